@@ -1,0 +1,3 @@
+module poolkeeper.dev/hack/images
+
+go 1.23
