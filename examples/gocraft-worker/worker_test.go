@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,17 +97,24 @@ func startRedis(t *testing.T) (url string, conn redis.Conn) {
 	}
 	t.Cleanup(func() { server.Process.Kill(); server.Wait() })
 	url = fmt.Sprintf("redis://127.0.0.1:%d/0", port)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
-		if conn, err := redis.DialURL(url); err == nil {
-			if _, err := conn.Do("PING"); err == nil {
-				return url, conn
-			}
-			conn.Close()
+	eventually(t, "an answer of redis-server", func() bool {
+		if conn, err = redis.DialURL(url); err != nil {
+			return false
 		}
-		if ctx.Err() != nil {
-			t.Fatal("redis-server did not answer within 20 s")
+		_, err = conn.Do("PING")
+		return err == nil
+	})
+	return url, conn
+}
+
+// eventually waits until the condition holds, 20 s at most.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); <-ticker.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within 20 s", what)
 		}
 	}
 }
@@ -138,7 +144,11 @@ func TestEventsNameTheRealPoolAndSIGTERMLetsTheJobFinish(t *testing.T) {
 	if err != nil || len(running) != 1 || !strings.Contains(running[0], ids[0]) {
 		t.Errorf("in progress under the reported pool: %v, %v", running, err)
 	}
-	beat, err := redis.StringMap(conn.Do("HGETALL", "work:worker_pools:"+start.Pool))
+	var beat map[string]string // the library takes jobs before it first beats
+	eventually(t, "a heartbeat", func() bool {
+		beat, err = redis.StringMap(conn.Do("HGETALL", "work:worker_pools:"+start.Pool))
+		return err != nil || len(beat) > 0
+	})
 	if err != nil || beat["host"] != start.Host || beat["pid"] != fmt.Sprint(start.PID) {
 		t.Errorf("heartbeat %v, %v; line %+v", beat, err, start)
 	}
