@@ -15,6 +15,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -201,8 +202,12 @@ func sourceDate(value string) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// writeFile replaces out in one step, so that an interrupted run leaves no half image behind.
+// writeFile replaces out in one step, so that an interrupted run leaves no half image behind. A file that is the same
+// already is left alone, with its time, by which others see that nothing is to be loaded again.
 func writeFile(out string, data []byte) error {
+	if old, err := os.ReadFile(out); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}

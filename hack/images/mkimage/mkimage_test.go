@@ -188,3 +188,27 @@ func TestModeFollowsTheFileUnlessGiven(t *testing.T) {
 		t.Error("a directory was accepted")
 	}
 }
+
+func TestAnUnchangedImageKeepsItsTime(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "dir", "x.tar")
+	if err := writeFile(out, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Unix(1000, 0)
+	if err := os.Chtimes(out, old, old); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		data    string
+		touched bool
+	}{{"1", false}, {"2", true}} {
+		if err := writeFile(out, []byte(c.data)); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(out)
+		info, err := os.Stat(out)
+		if err != nil || string(data) != c.data || info.ModTime().Equal(old) == c.touched {
+			t.Errorf("after writing %q: %q, time %v, %v", c.data, data, info.ModTime(), err)
+		}
+	}
+}
