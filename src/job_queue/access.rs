@@ -1,0 +1,169 @@
+//! From a `JobQueue`'s `spec.redis` and the Secrets that it names to an endpoint.
+//!
+//! Secrets are read by `get` and name alone, never listed or watched, and read again on a timer and when Redis refuses us.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client};
+
+use crate::api::condition::reason;
+use crate::api::job_queue::{CaSource, KeyRef, RedisSpec, SecretSource};
+use crate::redis::endpoint::{Endpoint, Tls};
+
+/// Why there is no endpoint. The message names the field, what it names, and what to do; never a value out of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct AccessError {
+    /// The condition's reason.
+    pub reason: &'static str,
+    /// What to tell the user.
+    pub message: String,
+    /// Whether trying again later may help without the user changing this resource.
+    pub transient: bool,
+}
+
+impl AccessError {
+    fn invalid(message: String) -> Self {
+        Self { reason: reason::INVALID_REDIS, message, transient: false }
+    }
+}
+
+/// Reads what the spec names and makes the endpoint.
+pub async fn resolve(client: &Client, namespace: &str, spec: &RedisSpec) -> Result<Endpoint, AccessError> {
+    let source = Source { client, namespace };
+    let (field, url) = match (&spec.url, &spec.url_from) {
+        (Some(url), _) => ("spec.redis.url", url.clone()),
+        (None, Some(from)) => ("spec.redis.urlFrom", source.text("spec.redis.urlFrom", from).await?),
+        (None, None) => return Err(AccessError::invalid("spec.redis: set exactly one of url and urlFrom".into())),
+    };
+    let mut endpoint = Endpoint::parse(&url).map_err(|error| AccessError::invalid(format!("{field}: {error}")))?;
+    if let Some(from) = &spec.username_from {
+        endpoint = endpoint.with_username(source.text("spec.redis.usernameFrom", from).await?);
+    }
+    if let Some(from) = &spec.password_from {
+        endpoint = endpoint.with_password(source.text("spec.redis.passwordFrom", from).await?);
+    }
+    if let Some(tls) = &spec.tls {
+        let ca_pem = match &tls.ca_from {
+            Some(from) => Some(source.ca(from).await?),
+            None => None,
+        };
+        let client_identity = match (&tls.cert_from, &tls.key_from) {
+            (Some(cert), Some(key)) => {
+                Some((source.bytes("spec.redis.tls.certFrom", cert).await?, source.bytes("spec.redis.tls.keyFrom", key).await?))
+            }
+            _ => None,
+        };
+        endpoint = endpoint
+            .with_tls(Tls::new(ca_pem, client_identity, tls.insecure_skip_verify))
+            .map_err(|error| AccessError::invalid(format!("spec.redis.tls: {error}")))?;
+    }
+    Ok(endpoint)
+}
+
+struct Source<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+}
+
+impl Source<'_> {
+    async fn text(&self, field: &str, from: &SecretSource) -> Result<String, AccessError> {
+        let bytes = self.bytes(field, from).await?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            let KeyRef { name, key } = &from.secret_key_ref;
+            AccessError::invalid(format!("{field}: key {key:?} of Secret {name:?} is not UTF-8 text"))
+        })?;
+        Ok(without_line_end(text))
+    }
+
+    async fn bytes(&self, field: &str, from: &SecretSource) -> Result<Vec<u8>, AccessError> {
+        let KeyRef { name, key } = &from.secret_key_ref;
+        let secret = self.get::<Secret>(field, "Secret", name).await?;
+        secret.data.and_then(|mut data| data.remove(key)).map(|bytes| bytes.0).ok_or_else(|| missing_key(field, "Secret", name, key))
+    }
+
+    async fn ca(&self, from: &CaSource) -> Result<Vec<u8>, AccessError> {
+        const FIELD: &str = "spec.redis.tls.caFrom";
+        if let Some(secret) = &from.secret_key_ref {
+            return self.bytes(FIELD, &SecretSource { secret_key_ref: secret.clone() }).await;
+        }
+        let Some(KeyRef { name, key }) = &from.config_map_key_ref else {
+            return Err(AccessError::invalid(format!("{FIELD}: set exactly one of secretKeyRef and configMapKeyRef")));
+        };
+        let map = self.get::<ConfigMap>(FIELD, "ConfigMap", name).await?;
+        map.data
+            .and_then(|mut data| data.remove(key))
+            .map(String::into_bytes)
+            .or_else(|| map.binary_data.and_then(|mut data| data.remove(key)).map(|bytes| bytes.0))
+            .ok_or_else(|| missing_key(FIELD, "ConfigMap", name, key))
+    }
+
+    async fn get<K>(&self, field: &str, kind: &str, name: &str) -> Result<K, AccessError>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let namespace = self.namespace;
+        match Api::<K>::namespaced(self.client.clone(), namespace).get_opt(name).await {
+            Ok(Some(object)) => Ok(object),
+            Ok(None) => Err(AccessError {
+                reason: reason::SECRET_MISSING,
+                message: format!("{field}: {kind} {name:?} is not in namespace {namespace:?}; create it or correct the name"),
+                transient: true,
+            }),
+            Err(kube::Error::Api(status)) if status.code == 403 => Err(AccessError {
+                reason: reason::SECRET_FORBIDDEN,
+                message: format!(
+                    "{field}: poolkeeper may not get {kind} {name:?} in namespace {namespace:?}; give its service account that right"
+                ),
+                transient: true,
+            }),
+            Err(error) => Err(AccessError {
+                reason: reason::SECRET_MISSING,
+                message: format!("{field}: {kind} {name:?} could not be read: {}", api_error(&error)),
+                transient: true,
+            }),
+        }
+    }
+}
+
+/// What the API server said, without the request's content.
+#[must_use]
+pub fn api_error(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
+        other => other.to_string(),
+    }
+}
+
+fn missing_key(field: &str, kind: &str, name: &str, key: &str) -> AccessError {
+    AccessError {
+        reason: reason::SECRET_MISSING,
+        message: format!("{field}: {kind} {name:?} has no key {key:?}; add it or correct the key"),
+        transient: true,
+    }
+}
+
+/// `echo secret | base64` leaves a line end that no password has.
+fn without_line_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_end_is_no_part_of_a_value() {
+        for (given, kept) in [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a ", " a "), ("", "")] {
+            assert_eq!(without_line_end(given.into()), kept, "{given:?}");
+        }
+    }
+}
