@@ -1,0 +1,57 @@
+{{/* The operator's rights where it looks after JobQueues: in the cluster, or in one namespace. One reason for each rule. */}}
+{{- define "poolkeeper.rules" -}}
+# JobQueues are what it looks after; patch, for the finalizer in their metadata.
+- apiGroups: [poolkeeper.dev]
+  resources: [jobqueues]
+  verbs: [get, list, watch, patch]
+# What it found and did is told in their status.
+- apiGroups: [poolkeeper.dev]
+  resources: [jobqueues/status]
+  verbs: [patch]
+# The Deployment of a template is owned by its JobQueue and blocks its deletion, which needs this right on the owner.
+- apiGroups: [poolkeeper.dev]
+  resources: [jobqueues/finalizers]
+  verbs: [update]
+# Ends of workers' containers are seen in their pods.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# A pod belongs to a Deployment by way of a ReplicaSet.
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get]
+# Templates become Deployments of its own; those that are scale targets tell the selector of their pods.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+# StatefulSets that are scale targets tell the selector of their pods.
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get]
+# Replicas and selector of scale targets.
+- apiGroups: [apps]
+  resources: [deployments/scale, statefulsets/scale, replicasets/scale]
+  verbs: [get]
+{{- range .Values.scaleTargets }}
+# From the value scaleTargets: who owns the pods.
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ .resource }}]
+  verbs: [get]
+# From the value scaleTargets: its replicas and selector, and to scale it.
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ .resource }}/scale]
+  verbs: [get, patch]
+{{- end }}
+# Redis' address, user, password and keys, from the Secrets that a JobQueue names; never listed.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+# Redis' certificate authorities, from the ConfigMap that a JobQueue names; never listed.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+# Events tell of reaps and repairs; patch counts a repeated one up. Some clients write the older group.
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
