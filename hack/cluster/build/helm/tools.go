@@ -1,0 +1,8 @@
+//go:build tools
+
+// Package tools names the commands that are built from this module.
+package tools
+
+import (
+	_ "helm.sh/helm/v3/cmd/helm"
+)
