@@ -18,6 +18,9 @@ pub const LOCKS_CONSISTENT: &str = "LocksConsistent";
 /// Whether the worker pods are there to look at.
 pub const WORKERS_AVAILABLE: &str = "WorkersAvailable";
 
+/// Whether the workers that run also beat.
+pub const WORKERS_RESPONSIVE: &str = "WorkersResponsive";
+
 /// Reasons of conditions. What Redis failed with has its reasons in [`crate::redis::failure::Reason`].
 pub mod reason {
     /// All is as asked for.
@@ -48,6 +51,8 @@ pub mod reason {
     pub const CONSISTENT: &str = "Consistent";
     /// Counts don't match, or not everything could be settled yet.
     pub const REPAIRING: &str = "Repairing";
+    /// All workers that run beat.
+    pub const BEATING: &str = "Beating";
     /// Workers whose process runs say nothing.
     pub const SILENT_WORKERS: &str = "SilentWorkers";
     /// Many workers fell silent at once; they are held until it is sure that it isn't Redis or us.
@@ -60,6 +65,8 @@ pub mod reason {
     pub const INVALID_REDIS: &str = "InvalidRedis";
     /// No workers are named: they run outside of the cluster.
     pub const OUTSIDERS_ONLY: &str = "OutsidersOnly";
+    /// The workers' pods are not known yet.
+    pub const LOOKING_FOR_WORKERS: &str = "LookingForWorkers";
     /// The workers' pods are known.
     pub const WORKERS_FOUND: &str = "WorkersFound";
     /// The Deployment that the template would make exists and belongs to somebody else.
@@ -68,6 +75,12 @@ pub mod reason {
     pub const TEMPLATE_REFUSED: &str = "TemplateRefused";
     /// Several pods or containers report the same host name, so silence alone decides.
     pub const SHARED_HOST_NAME: &str = "SharedHostName";
+    /// Caps are about to be pushed.
+    pub const PUSHING: &str = "Pushing";
+    /// Nothing needs a person.
+    pub const NOT_STALLED: &str = "NotStalled";
+    /// Nothing is under way.
+    pub const SETTLED: &str = "Settled";
     /// The resource is being deleted.
     pub const DELETING: &str = "Deleting";
 }

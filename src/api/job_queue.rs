@@ -106,6 +106,10 @@ pub struct TlsSpec {
     /// The client certificate's private key (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_from: Option<SecretSource>,
+    /// The name that the server's certificate must carry. Absent: the host in the URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub server_name: Option<String>,
     /// Don't check the server's certificate. Whoever is between can then read and change everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_verify: bool,

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 
 use crate::api::condition::reason;
-use crate::api::job_queue::{CaSource, KeyRef, RedisSpec, SecretSource};
-use crate::redis::endpoint::{Endpoint, Tls};
+use crate::api::job_queue::{CaSource, KeyRef, RedisSpec, SecretSource, TlsSpec};
+use crate::redis::endpoint::{Endpoint, Secret as RedisSecret, Tls};
 
 /// Why there is no endpoint. The message names the field, what it names, and what to do; never a value out of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,22 +40,13 @@ pub async fn resolve(client: &Client, namespace: &str, spec: &RedisSpec) -> Resu
         endpoint = endpoint.with_username(source.text("spec.redis.usernameFrom", from).await?);
     }
     if let Some(from) = &spec.password_from {
-        endpoint = endpoint.with_password(source.text("spec.redis.passwordFrom", from).await?);
+        endpoint = endpoint.with_password(RedisSecret::new(source.text("spec.redis.passwordFrom", from).await?));
     }
     if let Some(tls) = &spec.tls {
-        let ca_pem = match &tls.ca_from {
-            Some(from) => Some(source.ca(from).await?),
-            None => None,
-        };
-        let client_identity = match (&tls.cert_from, &tls.key_from) {
-            (Some(cert), Some(key)) => {
-                Some((source.bytes("spec.redis.tls.certFrom", cert).await?, source.bytes("spec.redis.tls.keyFrom", key).await?))
-            }
-            _ => None,
-        };
-        endpoint = endpoint
-            .with_tls(Tls::new(ca_pem, client_identity, tls.insecure_skip_verify))
-            .map_err(|error| AccessError::invalid(format!("spec.redis.tls: {error}")))?;
+        if !endpoint.is_tls() {
+            return Err(AccessError::invalid(format!("spec.redis.tls needs a URL that begins with rediss://, and {field} does not")));
+        }
+        endpoint = endpoint.with_tls(source.tls(tls).await?);
     }
     Ok(endpoint)
 }
@@ -79,6 +70,21 @@ impl Source<'_> {
         let KeyRef { name, key } = &from.secret_key_ref;
         let secret = self.get::<Secret>(field, "Secret", name).await?;
         secret.data.and_then(|mut data| data.remove(key)).map(|bytes| bytes.0).ok_or_else(|| missing_key(field, "Secret", name, key))
+    }
+
+    async fn tls(&self, spec: &TlsSpec) -> Result<Tls, AccessError> {
+        let mut tls = Tls { insecure_skip_verify: spec.insecure_skip_verify, server_name: spec.server_name.clone(), ..Tls::default() };
+        if let Some(from) = &spec.ca_from {
+            tls.ca_pem = Some(pem("spec.redis.tls.caFrom", self.ca(from).await?)?);
+        }
+        if let Some(from) = &spec.cert_from {
+            tls.client_cert_pem = Some(pem("spec.redis.tls.certFrom", self.bytes("spec.redis.tls.certFrom", from).await?)?);
+        }
+        if let Some(from) = &spec.key_from {
+            let key = pem("spec.redis.tls.keyFrom", self.bytes("spec.redis.tls.keyFrom", from).await?)?;
+            tls.client_key_pem = Some(RedisSecret::new(key));
+        }
+        Ok(tls)
     }
 
     async fn ca(&self, from: &CaSource) -> Result<Vec<u8>, AccessError> {
@@ -135,6 +141,10 @@ pub fn api_error(error: &kube::Error) -> String {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         other => other.to_string(),
     }
+}
+
+fn pem(field: &str, bytes: Vec<u8>) -> Result<String, AccessError> {
+    String::from_utf8(bytes).map_err(|_| AccessError::invalid(format!("{field}: not PEM text; base64 of the PEM file goes into a Secret's data")))
 }
 
 fn missing_key(field: &str, kind: &str, name: &str, key: &str) -> AccessError {
