@@ -31,6 +31,8 @@ EOF
 
 start_api_server() {
 	write_audit_policy
+	# Readable for tests that aren't run as root; a rotated file keeps the mode.
+	[ -e "$LOGS/audit.log" ] || install -m 644 /dev/null "$LOGS/audit.log"
 	start kube-apiserver nsenter --net="/run/netns/$(node_ns 1)" -- "$(kubernetes_tools)/kube-apiserver" \
 		--etcd-servers=http://127.0.0.1:2379 \
 		--bind-address=0.0.0.0 --secure-port=6443 --advertise-address="$(option subnet).2" \

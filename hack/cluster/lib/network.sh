@@ -58,9 +58,11 @@ namespace_works() { nsenter --net="/run/netns/$1" true 2>/dev/null; }
 
 make_namespace() {
 	if ! namespace_works "$1"; then
+		lock_host 60
 		# A killed `up` may have left the file without a namespace.
 		ip netns delete "$1" 2>/dev/null || rm -f "/run/netns/$1"
 		ip netns add "$1" || die "cannot make a network namespace: in a container, run it privileged."
+		unlock_host
 	fi
 	nsenter --net="/run/netns/$1" -- sh -c '
 		ip link set lo up
@@ -132,6 +134,13 @@ remove_network() {
 		ip netns delete "$namespace" 2>/dev/null || rm -f "/run/netns/$namespace" ||
 			die "cannot remove the network namespace $namespace: see 'ip netns' and 'findmnt /run/netns/$namespace'."
 	done
+	lock_host 60
+	# ip makes this folder, and mounts it, with the first namespace.
+	if [ -d /run/netns ] && [ -z "$(ls -A /run/netns)" ]; then
+		umount /run/netns 2>/dev/null || true
+		rmdir /run/netns 2>/dev/null || true
+	fi
+	unlock_host
 	must_wait 20 "the interface $HOST_LINK does not go away: see 'ip link show $HOST_LINK'." no_host_link
 }
 
