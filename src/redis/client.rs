@@ -149,10 +149,7 @@ impl Client {
 
     /// Runs calls in one round trip, in order; each has its own result. Scripts that the server does not have are
     /// loaded and run in a second round trip, once. `Err` when not a single answer came.
-    pub async fn run_all(
-        &self,
-        calls: Vec<Call>,
-    ) -> Result<(Vec<Result<Value, Failure>>, ConnectionId), Failure> {
+    pub async fn run_all(&self, calls: Vec<Call>) -> Result<(Vec<Result<Value, Failure>>, ConnectionId), Failure> {
         let (mut connection, id) = self.connection().await?;
         if calls.is_empty() {
             return Ok((Vec::new(), id));

@@ -101,9 +101,9 @@ impl Dialer {
         stage: &mut &'static str,
     ) -> Result<Link, Failure> {
         let endpoint = &self.endpoint;
-        let addresses = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port)).await.map_err(|error| {
-            Failure::new(Reason::NameNotResolved, format!("looking up {}: {error}", endpoint.host))
-        })?;
+        let addresses = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port))
+            .await
+            .map_err(|error| Failure::new(Reason::NameNotResolved, format!("looking up {}: {error}", endpoint.host)))?;
         let mut refused = Failure::new(Reason::NameNotResolved, format!("{} has no address", endpoint.host));
         let mut stream = None;
         for address in addresses {
@@ -211,9 +211,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, Failure> {
             // The parser's own words are left out, in case they quote the key.
             let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())
                 .map_err(|_| refused("key of keyFrom", &"it is not a PEM private key"))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| refused("pair of certFrom and keyFrom", &error))
+            builder.with_client_auth_cert(chain, key).map_err(|error| refused("pair of certFrom and keyFrom", &error))
         }
         _ => Err(Failure::new(Reason::TlsFailed, "certFrom and keyFrom are only of use together")),
     }
@@ -239,9 +237,9 @@ mod trust {
         };
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
             let add = certificate.map_err(|error| error.to_string());
-            add.and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string())).map_err(
-                |error| Failure::new(Reason::TlsFailed, format!("the certificate of caFrom cannot be read: {error}")),
-            )?;
+            add.and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string())).map_err(|error| {
+                Failure::new(Reason::TlsFailed, format!("the certificate of caFrom cannot be read: {error}"))
+            })?;
         }
         if roots.is_empty() {
             return Err(Failure::new(Reason::TlsFailed, "caFrom holds no PEM certificate"));

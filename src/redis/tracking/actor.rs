@@ -70,7 +70,9 @@ struct Actor {
 impl Actor {
     async fn wait(&mut self, inbox: &mut mpsc::UnboundedReceiver<Order>) -> Wake {
         let wake_at = match &self.connected {
-            Some(connected) => Some(self.watches.next_due().map_or(connected.ping_at, |due| due.min(connected.ping_at))),
+            Some(connected) => {
+                Some(self.watches.next_due().map_or(connected.ping_at, |due| due.min(connected.ping_at)))
+            }
             None if self.watches.is_empty() => None,
             None => Some(self.retry_at),
         };
