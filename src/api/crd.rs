@@ -18,6 +18,30 @@ fn with_keep(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
 }
 
 /// One definition as YAML.
-pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, serde_yaml::Error> {
-    serde_yaml::to_string(crd)
+pub fn yaml(crd: &CustomResourceDefinition) -> anyhow::Result<String> {
+    // By way of JSON text: numbers that keep their digits have a form of their own that only serde_json understands.
+    let json = serde_json::to_string(crd)?;
+    let value: serde_yaml::Value = serde_yaml::from_str(&json)?;
+    Ok(serde_yaml::to_string(&value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_definition_fits_into_the_annotation_of_a_plain_kubectl_apply() {
+        for (file, crd) in definitions() {
+            let size = yaml(&crd).unwrap().len();
+            assert!(size < 256 * 1024, "{file} has {size} bytes");
+        }
+    }
+
+    #[test]
+    fn our_own_descriptions_stay() {
+        let (_, crd) = &definitions()[0];
+        let text = yaml(crd).unwrap();
+        assert!(text.contains("How many jobs of this type may run at once"));
+        assert!(!text.contains("$serde_json"), "a number lost its form");
+    }
 }

@@ -23,7 +23,7 @@ pub struct DeploymentStrategyJson(pub Value);
 /// Schema of [`PodTemplateJson`].
 pub fn pod_template_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = PodTemplateSpec::json_schema(generator);
-    if let Some(metadata) = schema.as_object_mut().and_then(|s| s.get_mut("properties")).and_then(|p| p.get_mut("metadata")) {
+    if let Some(metadata) = schema.pointer_mut("/properties/metadata") {
         // As in a Deployment's template: only labels and annotations mean something there.
         *metadata = serde_json::json!({
             "type": "object",
@@ -34,6 +34,10 @@ pub fn pod_template_schema(generator: &mut SchemaGenerator) -> Schema {
                 "name": {"type": "string"}, "namespace": {"type": "string"},
             },
         });
+    }
+    if let Some(spec) = schema.pointer_mut("/properties/spec/properties").and_then(Value::as_object_mut) {
+        // No template may have them.
+        spec.remove("ephemeralContainers");
     }
     trim(schema, "With template: the pods, as in a Deployment. Their labels get one that names the JobQueue.")
 }
