@@ -118,7 +118,10 @@ mod tests {
                 HostInputs { subdomain: Some("workers"), hostname_as_fqdn: true, hostname: Some("w"), ..plain },
                 vec!["w.workers.payments.svc.example.org"],
             ),
-            (HostInputs { hostname_override: Some("db.example.org"), hostname: Some("x"), ..plain }, vec!["db.example.org"]),
+            (
+                HostInputs { hostname_override: Some("db.example.org"), hostname: Some("x"), ..plain },
+                vec!["db.example.org"],
+            ),
             (HostInputs { pod: &LONG[..64], ..plain }, vec![&LONG[..63]]),
             // 61 characters and then "--x": cut at 63, and the hyphens go.
             (

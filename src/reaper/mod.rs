@@ -11,5 +11,8 @@
 pub mod binding;
 pub mod container;
 pub mod host;
+pub mod judge;
 pub mod owner;
 pub mod pods;
+pub mod silence;
+pub mod verdict;

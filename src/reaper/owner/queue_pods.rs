@@ -114,13 +114,7 @@ impl QueuePods {
     }
 
     /// [`Self::refresh`], with the reading of `ReplicaSet`s in between.
-    pub async fn update(
-        &mut self,
-        client: &Client,
-        index: &PodIndex,
-        target: &ResolvedTarget,
-        owners: &OwnerCache,
-    ) {
+    pub async fn update(&mut self, client: &Client, index: &PodIndex, target: &ResolvedTarget, owners: &OwnerCache) {
         let unread = self.refresh(index, target, owners);
         if !unread.is_empty() {
             owners.read(client, &unread).await;

@@ -20,7 +20,9 @@ enum Requirement {
 
 /// A selector that is no selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("label selector {selector:?}: {part:?} is no requirement; write key=value, key!=value, key in (a,b), key notin (a,b), key or !key")]
+#[error(
+    "label selector {selector:?}: {part:?} is no requirement; write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+)]
 pub struct SelectorError {
     selector: String,
     part: String,

@@ -45,7 +45,9 @@ pub enum TargetError {
         namespace: String,
     },
     /// There is no such kind.
-    #[error("scaleTargetRef: the cluster has no kind {kind} in {api_version}; correct apiVersion and kind, or install it")]
+    #[error(
+        "scaleTargetRef: the cluster has no kind {kind} in {api_version}; correct apiVersion and kind, or install it"
+    )]
     UnknownKind {
         /// Its API version.
         api_version: String,
@@ -137,8 +139,7 @@ impl ResolvedTarget {
 }
 
 async fn api_resource(client: &Client, target: &ScaleTargetRef) -> Result<ApiResource, TargetError> {
-    let unknown =
-        || TargetError::UnknownKind { api_version: target.api_version.clone(), kind: target.kind.clone() };
+    let unknown = || TargetError::UnknownKind { api_version: target.api_version.clone(), kind: target.kind.clone() };
     let types = TypeMeta { api_version: target.api_version.clone(), kind: target.kind.clone() };
     let kind = GroupVersionKind::try_from(&types).map_err(|_| unknown())?;
     if target.api_version == "apps/v1" && matches!(&*target.kind, "Deployment" | "ReplicaSet" | "StatefulSet") {

@@ -113,9 +113,8 @@ impl PodIndex {
         let Some(space) = inner.namespaces.get(namespace) else {
             return Changes { upto: 0, complete: true, pods: BTreeMap::new() };
         };
-        let known = since > 0
-            && since <= space.last
-            && space.changes.front().is_none_or(|(oldest, _)| *oldest <= since + 1);
+        let known =
+            since > 0 && since <= space.last && space.changes.front().is_none_or(|(oldest, _)| *oldest <= since + 1);
         let pods = if known {
             let newer = space.changes.iter().rev().take_while(|(change, _)| *change > since);
             newer.map(|(_, uid)| (uid.clone(), space.pods.get(uid).cloned())).collect()

@@ -168,8 +168,7 @@ fn worker_pod(meta: &mut ObjectMeta, body: Body) -> Result<WorkerPod, String> {
     let reported: BTreeMap<Arc<str>, RawStatus> =
         status.container_statuses.unwrap_or_default().into_iter().map(|raw| (raw.name.clone(), raw)).collect();
     let containers = merge(spec.containers.unwrap_or_default(), reported);
-    let ready =
-        status.conditions.unwrap_or_default().iter().any(|one| one.kind == "Ready" && one.status == "True");
+    let ready = status.conditions.unwrap_or_default().iter().any(|one| one.kind == "Ready" && one.status == "True");
     let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
     Ok(WorkerPod {
         uid: uid.into(),

@@ -127,8 +127,6 @@ pub enum WhyUnknown {
     NotReported,
     /// No pod has this host name.
     NoPod,
-    /// It ended, but the clocks say that the pool started when it ended or later.
-    ClocksDisagree,
 }
 
 impl PodRecord {

@@ -1,0 +1,138 @@
+//! One pool's case: which containers may be its own, by its binding or else by its host name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::Identity;
+use super::crowd::ProcessKey;
+use super::hosts::Hosts;
+use super::memory::{Memory, Process};
+use crate::protocol::PoolId;
+use crate::reaper::binding::{Binding, Candidate, Contender};
+use crate::reaper::host::HostKey;
+use crate::reaper::owner::QueuePods;
+use crate::reaper::pods::{Fate, WhyUnknown};
+use crate::reaper::verdict::{Facts, Origin, Settings};
+
+/// One pool that beat at least once.
+pub(super) struct Case {
+    /// Its process.
+    pub process: ProcessKey,
+    /// The containers that may be its own.
+    pub contenders: Vec<Contender>,
+    /// Whether a binding names the only contender.
+    pub bound: bool,
+    /// Whether its binding names containers of other clusters or namespaces only.
+    pub foreign: bool,
+}
+
+/// The candidates of a binding, with what became of them.
+pub(super) fn candidates(binding: &Binding, pods: &QueuePods) -> Vec<Contender> {
+    let of = |candidate: &Candidate| {
+        let record = pods.get(&candidate.pod_uid);
+        Contender::of_candidate(candidate, record.map(AsRef::as_ref), Fate::Unknown(WhyUnknown::PodGone))
+    };
+    binding.candidates.iter().map(of).collect()
+}
+
+impl Case {
+    /// The case of a pool; `None` where neither it nor a binding ever said when it started.
+    pub(super) fn of(
+        memory: &Memory,
+        binding: Option<&Binding>,
+        identity: &Identity,
+        pods: &QueuePods,
+        hosts: &Hosts<'_>,
+    ) -> Option<Self> {
+        let Process { started_at, host, pid } = memory.beat.clone().or_else(|| process_of(binding?))?;
+        let process = ProcessKey { host, pid, started_at };
+        if binding.is_some_and(|binding| identity.is_foreign(binding)) {
+            return Some(Self { process, contenders: Vec::new(), bound: false, foreign: true });
+        }
+        let silence = &memory.silence;
+        let mut contenders: Vec<Contender> = binding.map(|one| candidates(one, pods)).unwrap_or_default();
+        let named_one = contenders.len() == 1;
+        contenders.retain(|one| {
+            let holds = one.end_seen().is_none() || one.proven(started_at) || !named_one;
+            holds && !one.excluded(started_at) && !one.refuted(silence)
+        });
+        let bound = named_one && contenders.len() == 1;
+        if contenders.is_empty() {
+            contenders = hosts.contenders(&process.host, started_at, silence);
+        }
+        Some(Self { process, contenders, bound, foreign: false })
+    }
+
+    /// What the verdict needs to know.
+    pub(super) fn facts<'a>(
+        &'a self,
+        memory: &'a Memory,
+        hosts: &Hosts<'_>,
+        pods_known: bool,
+        superseded_by: Option<&'a PoolId>,
+    ) -> Facts<'a> {
+        let host = &self.process.host;
+        let started_at = self.process.started_at;
+        let origin = if self.foreign { Origin::Foreign } else { hosts.origin(host) };
+        Facts {
+            started_at,
+            host,
+            silence: &memory.silence,
+            present: memory.present,
+            contenders: &self.contenders,
+            bound: self.bound,
+            shared: !self.bound && hosts.hosted(host).has_others(&self.contenders, started_at),
+            origin,
+            superseded_by,
+            pods_known,
+            reaped_beats_again: memory.reaped_beats_again(),
+        }
+    }
+}
+
+/// The process of a pool whose heartbeat is deleted, as far as its binding tells.
+fn process_of(binding: &Binding) -> Option<Process> {
+    let [candidate] = &binding.candidates[..] else { return None };
+    Some(Process { started_at: binding.started_at?, host: HostKey::of(&candidate.pod), pid: "".into() })
+}
+
+/// The beating pools that a binding ties to one running container, by that container.
+pub(super) struct Tenants<'a>(HashMap<&'a Arc<str>, Vec<Tenant<'a>>>);
+
+struct Tenant<'a> {
+    pool: &'a PoolId,
+    process: &'a ProcessKey,
+}
+
+/// Finds who beats in which container.
+pub(super) fn tenants<'a>(
+    cases: &'a BTreeMap<PoolId, Case>,
+    memories: &'a BTreeMap<PoolId, Memory>,
+    settings: &Settings,
+) -> Tenants<'a> {
+    let mut tenants: HashMap<&Arc<str>, Vec<Tenant<'_>>> = HashMap::new();
+    for (pool, case) in cases {
+        let ([bound], true, Some(memory)) = (&case.contenders[..], case.bound, memories.get(pool)) else { continue };
+        let beats = memory.silence.ever_moved() && memory.silence.silent_for() < settings.heartbeat_timeout;
+        if bound.runs() && beats {
+            let tenant = Tenant { pool, process: &case.process };
+            tenants.entry(&bound.place.container_id).or_default().push(tenant);
+        }
+    }
+    Tenants(tenants)
+}
+
+impl<'a> Tenants<'a> {
+    /// "A newer beating pool with another `pid` in the same container makes an older silent one subject to silence (a
+    /// supervisor restarted it)."
+    pub(super) fn superseding(&self, pool: &PoolId, case: &Case) -> Option<&'a PoolId> {
+        let [one] = &case.contenders[..] else { return None };
+        let others = self.0.get(&one.place.container_id)?;
+        let newer = others.iter().find(|other| {
+            other.pool != pool
+                && other.process.pid != case.process.pid
+                && other.process.started_at > case.process.started_at
+        });
+        newer.map(|other| other.pool)
+    }
+}

@@ -1,0 +1,146 @@
+//! Who has which host name: the queue's pods, and the claims of other queues.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::protocol::{Claim, EpochSeconds, Observation};
+use crate::reaper::binding::{Contender, Hosted, Place};
+use crate::reaper::host::HostKey;
+use crate::reaper::owner::QueuePods;
+use crate::reaper::pods::{Fate, PodRecord, RunState};
+use crate::reaper::silence::Silence;
+use crate::reaper::verdict::Origin;
+
+use super::Identity;
+
+/// How long a host name in a claim counts, in seconds.
+const A_DAY: i64 = 86_400;
+
+/// All host names of one look.
+pub(super) struct Hosts<'a> {
+    pods: &'a QueuePods,
+    by_host: HashMap<&'a HostKey, Vec<&'a PodRecord>>,
+    ours: HashMap<HostKey, EpochSeconds>,
+    others: HashMap<HostKey, EpochSeconds>,
+}
+
+impl<'a> Hosts<'a> {
+    pub(super) fn new(pods: &'a QueuePods, observation: &Observation, identity: &Identity) -> Self {
+        let mut by_host: HashMap<&HostKey, Vec<&PodRecord>> = HashMap::new();
+        for record in pods.records() {
+            for host in &record.pod.hosts {
+                by_host.entry(host).or_default().push(record);
+            }
+        }
+        let mut hosts = Self { pods, by_host, ours: HashMap::new(), others: HashMap::new() };
+        for claim in &observation.claims {
+            hosts.take_claim(claim, observation.redis_time, identity);
+        }
+        hosts
+    }
+
+    fn take_claim(&mut self, claim: &Claim, redis_time: EpochSeconds, identity: &Identity) {
+        let ours = identity.made(claim);
+        let neighbour = claim.cluster == identity.cluster && claim.namespace == identity.namespace;
+        for (host, there) in &claim.hosts {
+            let key = HostKey::of(host);
+            if redis_time.0 - there.0 > A_DAY {
+                continue;
+            }
+            // Two queues of one namespace may have the same pods; a pod's name is unique there.
+            if !ours && neighbour && self.is_name_of_a_pod(&key) {
+                continue;
+            }
+            let side = if ours { &mut self.ours } else { &mut self.others };
+            let latest = side.entry(key).or_insert(*there);
+            *latest = (*latest).max(*there);
+        }
+    }
+
+    fn is_name_of_a_pod(&self, key: &HostKey) -> bool {
+        self.by_host.get(key).is_some_and(|records| records.iter().any(|record| *record.pod.name == *key.as_str()))
+    }
+
+    /// The containers that had this host name and may be that of a pool which started at `started_at`.
+    pub(super) fn contenders(&self, host: &HostKey, started_at: EpochSeconds, silence: &Silence) -> Vec<Contender> {
+        let mut found = Vec::new();
+        for record in self.by_host.get(host).into_iter().flatten() {
+            for run in record.runs.iter().filter(|run| self.pods.is_worker(&run.container)) {
+                let contender = Contender::of_run(record, run);
+                if !contender.excluded(started_at) && !contender.refuted(silence) {
+                    found.push(contender);
+                }
+            }
+        }
+        if found.is_empty() {
+            let unseen = self.by_host.get(host).into_iter().flatten().filter_map(|record| self.unseen_run(record));
+            found.extend(unseen.filter(|one| !one.excluded(started_at) && !one.refuted(silence)));
+        }
+        found
+    }
+
+    /// The container that a pod must have had before all that we saw of it, if it was restarted before we saw it.
+    fn unseen_run(&self, record: &PodRecord) -> Option<Contender> {
+        let restarted = record
+            .pod
+            .containers
+            .iter()
+            .find(|status| status.restart_count > 0 && self.pods.is_worker(&status.name))?;
+        let runs = || record.runs.iter().filter(|run| run.container == restarted.name);
+        let before = runs().filter_map(|run| run.started_at).min();
+        let seen: Instant = runs().map(|run| run.first_seen).min()?;
+        let pod = &record.pod;
+        let place = Place {
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            pod_uid: pod.uid.clone(),
+            container: restarted.name.clone(),
+            container_id: format!("before:{}/{}", pod.uid, restarted.name).into(),
+        };
+        Some(Contender { place, started_at: None, fate: Fate::Replaced { before, seen } })
+    }
+
+    /// Who has this host name now.
+    pub(super) fn hosted(&self, host: &HostKey) -> Hosted {
+        let mut hosted = Hosted { claimed_elsewhere: self.others.contains_key(host), ..Hosted::default() };
+        for record in self.by_host.get(host).into_iter().flatten() {
+            if record.gone.is_some() || record.pod.is_over() {
+                continue;
+            }
+            for status in record.pod.containers.iter().filter(|status| self.pods.is_worker(&status.name)) {
+                let mut runs = record.runs.iter().filter(|run| run.container == status.name);
+                match runs.find(|run| run.state == RunState::Running) {
+                    Some(run) => hosted.running.push(Contender::of_run(record, run)),
+                    None => hosted.may_start.push((record.pod.uid.clone(), status.name.clone())),
+                }
+            }
+        }
+        hosted
+    }
+
+    /// Whose a host name is that no container of ours can have. Where two claim it, the one whose pod was there last
+    /// (by Redis's clock) judges.
+    pub(super) fn origin(&self, host: &HostKey) -> Origin {
+        let has_pod = self.by_host.contains_key(host);
+        match (self.ours.get(host), self.others.get(host)) {
+            (ours, Some(other)) if !has_pod && ours.is_none_or(|ours| other > ours) => Origin::Foreign,
+            (None, None) if !has_pod => Origin::Outsider,
+            _ => Origin::OfQueue,
+        }
+    }
+
+    /// The host names that several processes have, with a pod of ours among them.
+    pub(super) fn shared(&self) -> impl Iterator<Item = HostKey> {
+        self.by_host.keys().filter_map(|host| {
+            let hosted = self.hosted(host);
+            let shared = !hosted.running.is_empty() && (hosted.running.len() > 1 || hosted.claimed_elsewhere);
+            shared.then(|| (*host).clone())
+        })
+    }
+
+    /// When a worker container of the queue was last first seen.
+    pub(super) fn newest_start(&self) -> Option<Instant> {
+        let runs = self.pods.records().flat_map(|record| &record.runs);
+        runs.filter(|run| self.pods.is_worker(&run.container)).map(|run| run.first_seen).max()
+    }
+}
