@@ -32,6 +32,9 @@ must_wait() {
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
+# The state folder can be read by everybody, but for keys.
+umask 022
+
 require_linux() {
 	[ "$(uname -s)" = Linux ] || die "the test cluster runs on Linux only (this is $(uname -s)): run it in a Linux machine or virtual machine."
 }

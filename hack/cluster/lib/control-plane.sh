@@ -80,7 +80,7 @@ start_scheduler() {
 
 # api_ready: also false at once when the server has ended, so that waiting for it
 # does not take all its time.
-api_ready() { kube get --raw /readyz; }
+api_ready() { kube get --raw /readyz --request-timeout=5s; }
 api_ready_or_gone() { ! running kube-apiserver || ! running etcd || api_ready; }
 
 wait_for_api() {

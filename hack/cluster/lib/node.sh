@@ -209,8 +209,13 @@ start_kubelet() {
 	node_start "$number" kube-proxy "$(kubernetes_tools)/kube-proxy" --config=/run/node/kube-proxy.yaml
 }
 
+# node_ready N: as the running kubelet said, not one before it.
 node_ready() {
-	[ "$(kube get node "node-$1" --output='jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]
+	local status since
+	running "kubelet-$1" || return 1
+	since=$(date -u -r "$RUN/kubelet-$1.pid" +%FT%TZ)
+	status=$(kube get node "node-$1" --output='jsonpath={range .status.conditions[?(@.type=="Ready")]}{.status} {.lastHeartbeatTime}{end}' 2>/dev/null)
+	[[ $status == "True "* && ! ${status#True } < $since ]]
 }
 
 node_ready_or_gone() { ! running "kubelet-$1" || node_ready "$1"; }

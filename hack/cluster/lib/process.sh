@@ -57,12 +57,14 @@ start() {
 		return
 	fi
 	stop "$name"
+	# It holds the cluster's lock (see lock_cluster) until it is on record, so that
+	# a `down` after a killed `up` cannot miss it.
 	# shellcheck disable=SC2016 # expanded by the shell that is started
-	env POOLKEEPER_COMPONENT="$CLUSTER_ID:$name" setsid bash -c '
+	POOLKEEPER_COMPONENT="$CLUSTER_ID:$name" setsid bash -c '
 		read -r stat </proc/$$/stat
 		fields=(${stat##*) })
 		echo "$$ ${fields[19]}" >"$0.pid.new" && mv -f "$0.pid.new" "$0.pid"
-		exec "$@"' "$RUN/$name" "$@" </dev/null >>"$LOGS/$name.log" 2>&1 8>&- 9>&- &
+		exec "$@" 7>&- 8>&- 9>&-' "$RUN/$name" "$@" </dev/null >>"$LOGS/$name.log" 2>&1 &
 	must_wait 10 "$name did not start: see $LOGS/$name.log" running_or_gone "$name" $!
 	echo "$*" | write "$RUN/$name.command"
 }
