@@ -1,0 +1,89 @@
+-- Reads what one pass needs, at one instant.
+--
+-- KEYS: whole pass: 1 bindings, 2 reaped, 3 claims, 4 totals, 5 worker_pools, 6 known_jobs; a further part: none of these
+--       then the heartbeat hash of each pool
+--       then for each job type: list, lock, lock_info, max_concurrency, paused
+--       then in-progress lists
+-- ARGV: 1 '1' for a whole pass, '0' for a further part, 2 number of pools, 3 number of job types
+-- Return: {frame or false, heartbeats, types, lengths}
+--   frame: {Redis's clock in s, worker_pools, known_jobs, bindings, reaped with scores, claims, totals}; hashes are flat
+--   heartbeats: for each pool {heartbeat_at, started_at, job_names, concurrency, host, pid}, or the spoiled key
+--   types: for each {list length, t of the job that runs next, lock, lock_info, max_concurrency, paused}; a spoiled one
+--          is the key of a wrong type
+--   lengths: of each in-progress list; a spoiled one is its key
+--
+-- Changes nothing. Its one write deletes a field that is never there: a replica refuses it, so that an old primary's
+-- silence is not taken for its workers' silence.
+local whole, pools, types = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+local at = 0
+
+local function wrong_type(reply)
+  if type(reply) ~= 'table' or not reply.err then return false end
+  if string.find(reply.err, 'WRONGTYPE', 1, true) then return true end
+  error(reply)
+end
+
+-- The `t` of a job, without decoding it: Go writes it ahead of the args; elsewhere it must be the only one.
+local function enqueued_at(job)
+  if not job then return false end
+  local t = string.match(job, '^{"name":"[^"\\]*","id":"[^"\\]*","t":(%d+)[,}]')
+  if t then return t end
+  local found = false
+  for other in string.gmatch(job, '"t":(%d+)') do
+    if found then return false end
+    found = other
+  end
+  return found
+end
+
+local frame = false
+if whole then
+  redis.call('HDEL', KEYS[1], '')
+  frame = {
+    redis.call('TIME')[1],
+    redis.call('SMEMBERS', KEYS[5]),
+    redis.call('SMEMBERS', KEYS[6]),
+    redis.call('HGETALL', KEYS[1]),
+    redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'),
+    redis.call('HGETALL', KEYS[3]),
+    redis.call('HGETALL', KEYS[4]),
+  }
+  at = 6
+end
+
+local heartbeats = {}
+for i = 1, pools do
+  local key = KEYS[at + i]
+  local beat = redis.pcall('HMGET', key, 'heartbeat_at', 'started_at', 'job_names', 'concurrency', 'host', 'pid')
+  heartbeats[i] = wrong_type(beat) and key or beat
+end
+at = at + pools
+
+local seen = {}
+for i = 1, types do
+  local k = at + (i - 1) * 5
+  local reads = {
+    redis.pcall('LLEN', KEYS[k + 1]),
+    false,
+    redis.pcall('GET', KEYS[k + 2]),
+    redis.pcall('HGETALL', KEYS[k + 3]),
+    redis.pcall('GET', KEYS[k + 4]),
+    redis.call('EXISTS', KEYS[k + 5]),
+  }
+  for part, key in pairs({k + 1, [3] = k + 2, [4] = k + 3, [5] = k + 4}) do
+    if wrong_type(reads[part]) then seen[i] = KEYS[key] end
+  end
+  if not seen[i] then
+    if reads[1] > 0 then reads[2] = enqueued_at(redis.call('LINDEX', KEYS[k + 1], -1)) end
+    seen[i] = reads
+  end
+end
+at = at + types * 5
+
+local lengths = {}
+for i = at + 1, #KEYS do
+  local length = redis.pcall('LLEN', KEYS[i])
+  lengths[i - at] = wrong_type(length) and KEYS[i] or length
+end
+
+return {frame, heartbeats, seen, lengths}

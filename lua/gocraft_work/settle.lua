@@ -1,0 +1,151 @@
+-- Settles one job type: gives back what dead pools held, and sets the counts to what runs. Reaping and auditing alike.
+--
+-- KEYS: 1 list, 2 lock, 3 lock_info, 4 worker_pools, 5 fences, 6 record, 7 totals
+--       then the in-progress list of each dead pool, then of each covered pool
+--       then the heartbeat hash of each dead pool that has an expectation
+-- ARGV: 1 field, 2 uid, 3 generation, 4 most entries to move, 5 job type, 6 number of dead, 7 number of covered
+--       then for each dead pool: id, expectation ('' none, '-' no heartbeat and not listed, else its heartbeat_at), detail
+--       then for each covered pool: id, stranded entries in its list (they count as not running)
+-- Return, the first being one of:
+--   {'fenced', reason}        refused by the fence
+--   {'spoiled', key}          a key has a wrong type
+--   {'moved', ids}            the heartbeats of these dead pools are not what was judged
+--   {'look', ids}             these pools are known here and were neither named dead nor covered
+--   {'settled', moved, left, lock before or false, lock after or false, counts repaired, jobs by dead, locks by dead}
+-- All but the last have written nothing.
+--
+-- Safe to repeat: counts are set to what the lists hold, never added to or subtracted from, and entries move from lists
+-- that the next run finds empty. Between portions the field of a dead pool is what is left in its list, so a crash there
+-- leaves true counts. Entries move byte for byte, the oldest taken to the end that runs next. The first write deletes,
+-- which Redis allows when it is out of memory, and the rest with it.
+local LIST, LOCK, INFO, POOLS, RECORD, TOTALS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6], KEYS[7]
+local refused = fence(KEYS[5], ARGV[1], ARGV[2], ARGV[3])
+if refused then return {'fenced', refused} end
+
+local limit, job_type = tonumber(ARGV[4]), ARGV[5]
+local dead_count, covered_count = tonumber(ARGV[6]), tonumber(ARGV[7])
+local spoiled = nil
+local function read(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) == 'table' and reply.err then
+    if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply) end
+    spoiled = spoiled or key
+    return nil
+  end
+  return reply
+end
+
+-- Read, and find wrong types by it, before the first write.
+read('LLEN', LIST)
+read('XLEN', RECORD)
+read('HLEN', TOTALS)
+local lock = read('GET', LOCK)
+local flat_info = read('HGETALL', INFO)
+local listed_ids = read('SMEMBERS', POOLS)
+local dead, covered, named = {}, {}, {}
+local arg, beat_key = 7, 7 + dead_count + covered_count
+for i = 1, dead_count do
+  local pool = {id = ARGV[arg + 1], expected = ARGV[arg + 2], detail = ARGV[arg + 3]}
+  pool.list = KEYS[7 + i]
+  pool.held = read('LLEN', pool.list)
+  if pool.expected ~= '' then
+    beat_key = beat_key + 1
+    pool.beat = read('HGET', KEYS[beat_key], 'heartbeat_at')
+  end
+  dead[i], named[pool.id] = pool, true
+  arg = arg + 3
+end
+for i = 1, covered_count do
+  local pool = {id = ARGV[arg + 1]}
+  local held = read('LLEN', KEYS[7 + dead_count + i])
+  pool.runs = held and math.max(0, held - tonumber(ARGV[arg + 2]))
+  covered[i], named[pool.id] = pool, true
+  arg = arg + 2
+end
+if spoiled then return {'spoiled', spoiled} end
+
+local info, listed = {}, {}
+for _, id in ipairs(listed_ids) do listed[id] = true end
+for i = 1, #flat_info, 2 do info[flat_info[i]] = flat_info[i + 1] end
+
+local changed_their_mind = {}
+for _, pool in ipairs(dead) do
+  local differs = pool.expected == '-' and (pool.beat or listed[pool.id])
+    or pool.expected ~= '-' and pool.expected ~= '' and pool.beat ~= pool.expected
+  if differs then changed_their_mind[#changed_their_mind + 1] = pool.id end
+end
+if #changed_their_mind > 0 then return {'moved', changed_their_mind} end
+
+-- Fields at 0 of pools that no set names are what every clean stop leaves.
+local unknown, leftovers, info_sum = {}, {}, 0
+for id, count in pairs(info) do
+  info_sum = info_sum + (tonumber(count) or 0)
+  if not named[id] and not listed[id] then
+    if tonumber(count) == 0 then leftovers[#leftovers + 1] = id else unknown[#unknown + 1] = id end
+  end
+end
+for _, id in ipairs(listed_ids) do
+  if not named[id] then unknown[#unknown + 1] = id end
+end
+if #unknown > 0 then return {'look', unknown} end
+
+-- Decide.
+local budget, moved, left, running, repaired = limit, 0, 0, 0, 0
+local set, drop, jobs_by, locks_by, reaped = {}, leftovers, {}, {}, {}
+local function field(id, count, keep_zero)
+  local old = info[id]
+  if count > 0 or (keep_zero and old) then
+    if old ~= tostring(count) then set[#set + 1] = {id, count} return true end
+  elseif old then
+    drop[#drop + 1] = id
+    return tonumber(old) ~= 0
+  end
+  return false
+end
+for i, pool in ipairs(dead) do
+  pool.move = math.min(budget, pool.held)
+  budget = budget - pool.move
+  local remains = pool.held - pool.move
+  moved, left, running = moved + pool.move, left + remains, running + remains
+  local old = tonumber(info[pool.id] or 0) or 0
+  field(pool.id, remains, false)
+  jobs_by[i], locks_by[i] = pool.move, math.max(0, old - remains)
+  if pool.move > 0 or locks_by[i] > 0 then reaped[#reaped + 1] = i end
+end
+for _, pool in ipairs(covered) do
+  running = running + pool.runs
+  if field(pool.id, pool.runs, listed[pool.id]) then repaired = repaired + 1 end
+end
+local had = tonumber(lock or 0)
+if had ~= info_sum then repaired = repaired + 1 end
+local lock_after = lock
+if lock ~= tostring(running) and not (not lock and running == 0) then lock_after = tostring(running) end
+local set_lock = lock_after ~= lock
+if moved == 0 and #set == 0 and #drop == 0 and not set_lock then
+  return {'settled', 0, left, lock, lock, 0, jobs_by, locks_by}
+end
+
+-- Write.
+redis.call('HDEL', INFO, '', unpack(drop, 1, math.min(#drop, 1000)))
+for i = 1001, #drop, 1000 do redis.call('HDEL', INFO, unpack(drop, i, math.min(#drop, i + 999))) end
+for _, pool in ipairs(dead) do
+  for _ = 1, pool.move do redis.call('LMOVE', pool.list, LIST, 'LEFT', 'RIGHT') end
+end
+for _, pair in ipairs(set) do redis.call('HSET', INFO, pair[1], pair[2]) end
+if set_lock then redis.call('SET', LOCK, lock_after) end
+
+local freed = 0
+for _, locks in ipairs(locks_by) do freed = freed + locks end
+if #reaped > 0 or repaired > 0 then
+  local entry = {'kind', #reaped > 0 and 'reap' or 'repair', 'queue', ARGV[1], 'job_type', job_type,
+    'lock_before', lock or '', 'lock_after', lock_after or '', 'repaired', repaired}
+  for _, i in ipairs(reaped) do
+    entry[#entry + 1] = 'pool'
+    entry[#entry + 1] = dead[i].id .. ' ' .. jobs_by[i] .. ' ' .. locks_by[i] .. ' ' .. dead[i].detail
+  end
+  redis.call('XADD', RECORD, 'MAXLEN', '1000', '*', unpack(entry))
+  if moved > 0 then redis.call('HINCRBY', TOTALS, 'jobs_requeued', moved) end
+  if freed > 0 then redis.call('HINCRBY', TOTALS, 'locks_freed', freed) end
+  if repaired > 0 then redis.call('HINCRBY', TOTALS, 'counts_repaired', repaired) end
+end
+return {'settled', moved, left, lock, lock_after, repaired, jobs_by, locks_by}
