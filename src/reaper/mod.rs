@@ -14,5 +14,6 @@ pub mod host;
 pub mod judge;
 pub mod owner;
 pub mod pods;
+pub mod settle;
 pub mod silence;
 pub mod verdict;
