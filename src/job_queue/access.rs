@@ -25,6 +25,16 @@ impl AccessError {
     fn invalid(message: String) -> Self {
         Self { reason: reason::INVALID_REDIS, message, transient: false }
     }
+
+    /// The API server did not answer in time.
+    #[must_use]
+    pub fn slow() -> Self {
+        Self {
+            reason: reason::SECRET_MISSING,
+            message: "spec.redis: the API server did not answer in time when the Secrets were read".into(),
+            transient: true,
+        }
+    }
 }
 
 /// Reads what the spec names and makes the endpoint.

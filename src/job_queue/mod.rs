@@ -1,23 +1,29 @@
 //! The reconciler of `JobQueue`: one [`keeper`] task for each, so that one queue's slow Redis delays no other.
 //!
 //! - [`watch`]: starts and ends keepers as resources come and go.
+//! - [`keeper`]: waits for whatever comes next; [`background`]: what is asked of the API server meanwhile.
+//! - [`link`]: one queue's way to its Redis namespace; [`caps`]: what is held there.
 //! - [`access`]: from the spec and its Secrets to a Redis endpoint.
 //! - [`workers`]: which pods are the workers; the Deployment that a template makes.
 //! - [`ownership`]: pure: which job types are this queue's to hold, where several claim them.
 //! - [`pass`]: observe, judge, settle, once.
 //! - [`audit`]: pure: which counts don't match what runs.
-//! - [`status`]: pure: what is reported; [`report`]: when and how it is written; [`events`]: Events from the record.
+//! - [`status`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
 //! - [`deletion`]: what is awaited and taken back before a resource goes.
 
 pub mod access;
 pub mod audit;
+pub mod background;
+pub mod caps;
 pub mod context;
 pub mod deletion;
 pub mod events;
 pub mod keeper;
+pub mod link;
 pub mod ownership;
 pub mod pass;
 pub mod report;
+pub mod reporter;
 pub mod status;
 pub mod watch;
 pub mod workers;

@@ -172,12 +172,12 @@ fn job_status(name: &JobTypeName, seen: &JobTypeSeen, observation: &Observation)
 fn totals(counted: &BTreeMap<String, i64>) -> Totals {
     let of = |name: &str| counted.get(name).copied().unwrap_or(0);
     Totals {
-        pools_reaped: of("poolsReaped"),
-        jobs_requeued: of("jobsRequeued"),
-        locks_freed: of("locksFreed"),
-        repairs: of("repairs"),
-        caps_overwritten: of("capsOverwritten"),
-        jobs_above_cap: of("jobsAboveCap"),
+        pools_reaped: of("pools_reaped"),
+        jobs_requeued: of("jobs_requeued"),
+        locks_freed: of("locks_freed"),
+        repairs: of("counts_repaired"),
+        caps_overwritten: of("caps_overwritten") + of("pauses_overwritten"),
+        jobs_above_cap: of("ran_above_cap"),
     }
 }
 

@@ -141,7 +141,7 @@ impl Keepers {
 /// Runs a keeper to its end; one that panics is started again, since a defect in one pass must not end the care for good.
 async fn keep_on(context: Arc<Context>, key: Key, changes: watch::Receiver<Desired>, stop: CancellationToken) {
     loop {
-        let keeper = Keeper::new(context.clone(), changes.clone());
+        let Some(keeper) = Keeper::new(context.clone(), changes.clone()) else { return };
         let ended = AssertUnwindSafe(keeper.run(stop.clone())).catch_unwind().await;
         if ended.is_ok() {
             return;

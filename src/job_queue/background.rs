@@ -1,0 +1,315 @@
+//! What a keeper asks of the API server, each in a task of its own, so that a slow API server delays no reap.
+//!
+//! Every task is bounded, runs at most once at a time for a keeper, and is tried again with growing pauses.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::Rng as _;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tracing::error;
+
+use super::access::{self, AccessError};
+use super::caps::desired;
+use super::context::Context;
+use super::keeper::Keeper;
+use super::link::Goodbye;
+use super::status::{Halt, Problem};
+use super::workers::{self, WorkersError};
+use super::{deletion, events};
+use crate::api::condition::reason;
+use crate::api::job_queue::{DeletionPolicy, JobQueue, RedisSpec};
+use crate::protocol::gocraft_work::cap::Desired;
+use crate::reaper::owner::target::{ResolvedTarget, TargetError};
+use crate::reaper::owner::{OwnerCache, ReplicaSetRef};
+use crate::redis::Endpoint;
+
+/// Bound on every task.
+const BOUND: Duration = Duration::from_secs(15);
+/// How often Secrets are read again though nothing failed.
+const SECRETS_EVERY: Duration = Duration::from_secs(60);
+/// How often a scale target is looked at again.
+const TARGET_EVERY: Duration = Duration::from_secs(120);
+/// How often a template's Deployment is applied again, in case somebody changed it.
+const DEPLOYMENT_EVERY: Duration = Duration::from_secs(600);
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LAST: Duration = Duration::from_secs(30);
+
+/// What a task found.
+pub enum Done {
+    /// The endpoint, or why there is none.
+    Access(Result<Endpoint, AccessError>),
+    /// The scale target, or why it can't be used.
+    Target(Result<ResolvedTarget, Problem>),
+    /// `ReplicaSet`s were read into the cache.
+    ReplicaSets,
+    /// The template's Deployment was applied or deleted.
+    Deployment(Result<(), WorkersError>),
+    /// The finalizer was changed.
+    Finalizer(Result<(), String>),
+    /// A status was written.
+    Written(Result<(), kube::Error>),
+    /// Events were sent, of the record up to an entry.
+    Events(events::Sent),
+}
+
+/// A kind of task: whether it runs, when it is due, and how often it failed in a row.
+struct Slot {
+    running: bool,
+    due: Option<Instant>,
+    failures: u32,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { running: false, due: Some(Instant::now()), failures: 0 }
+    }
+}
+
+impl Slot {
+    fn is_due(&self) -> bool {
+        !self.running && self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    fn soon(&mut self) {
+        self.due = Some(Instant::now());
+    }
+
+    fn ended(&mut self, succeeded: bool, again_after: Option<Duration>) {
+        self.running = false;
+        self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
+        let pause = if succeeded { again_after } else { Some((RETRY_FIRST * 2_u32.saturating_pow(self.failures.min(6) - 1)).min(RETRY_LAST)) };
+        self.due = pause.map(|pause| Instant::now() + pause.mul_f64(rand::rng().random_range(0.8..1.2)));
+    }
+}
+
+/// The tasks of one keeper.
+#[derive(Default)]
+pub struct Background {
+    tasks: JoinSet<Done>,
+    new: Option<()>,
+    access: Slot,
+    target: Slot,
+    deployment: Slot,
+    finalizer: Slot,
+    replica_sets: bool,
+    releasing: bool,
+    uses_secrets: bool,
+}
+
+impl Background {
+    /// Whether nothing was ever started.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.new.is_none()
+    }
+
+    /// Everything is due again.
+    pub fn spec_changed(&mut self) {
+        for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer] {
+            slot.soon();
+        }
+    }
+
+    /// Redis refused the credentials: Secrets are read again, but not in a hot loop.
+    pub fn read_access_soon(&mut self) {
+        let soon = Instant::now() + RETRY_FIRST * 2;
+        if self.uses_secrets && self.access.due.is_none_or(|due| due > soon) {
+            self.access.due = Some(soon);
+        }
+    }
+
+    /// The Deployment was applied: its selector and pods are there to look at.
+    pub fn look_for_target(&mut self) {
+        self.target.soon();
+    }
+
+    /// When the next task is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        [&self.access, &self.target, &self.deployment, &self.finalizer].into_iter().filter(|slot| !slot.running).filter_map(|slot| slot.due).min()
+    }
+
+    /// What the next task to end found; `Done` is taken in by the keeper. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Done> {
+        let due = self.next_due();
+        let timer = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            Some(joined) = self.tasks.join_next() => match joined {
+                Ok(done) => {
+                    self.ended(&done);
+                    Some(done)
+                }
+                Err(failed) => {
+                    error!(%failed, "a task failed on a defect of poolkeeper");
+                    self.restart_all();
+                    None
+                }
+            },
+            () = timer => None,
+        }
+    }
+
+    /// Ends what runs; nothing of it needs to be finished.
+    pub async fn finish(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn restart_all(&mut self) {
+        for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer] {
+            slot.running = false;
+            slot.due = Some(Instant::now() + RETRY_LAST);
+        }
+        (self.replica_sets, self.releasing) = (false, false);
+    }
+
+    fn ended(&mut self, done: &Done) {
+        match done {
+            Done::Access(result) => self.access.ended(result.is_ok(), self.uses_secrets.then_some(SECRETS_EVERY)),
+            Done::Target(result) => self.target.ended(result.is_ok(), Some(TARGET_EVERY)),
+            Done::ReplicaSets => self.replica_sets = false,
+            Done::Deployment(result) => self.deployment.ended(result.is_ok(), Some(DEPLOYMENT_EVERY)),
+            Done::Finalizer(result) => {
+                self.releasing = false;
+                self.finalizer.ended(result.is_ok(), None);
+            }
+            Done::Written(_) | Done::Events(_) => {}
+        }
+    }
+
+    /// Starts a task of the reporter's.
+    pub fn spawn(&mut self, task: impl Future<Output = Done> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Has `ReplicaSet`s read, unless that is under way.
+    pub fn read_replica_sets(&mut self, context: &Arc<Context>, wanted: Vec<ReplicaSetRef>) {
+        if std::mem::replace(&mut self.replica_sets, true) {
+            return;
+        }
+        let (client, owners): (_, Arc<OwnerCache>) = (context.client.clone(), context.owners.clone());
+        self.tasks.spawn(async move {
+            // What could not be read in time is asked for again with the next change.
+            let _ = timeout(BOUND, owners.read(&client, &wanted)).await;
+            Done::ReplicaSets
+        });
+    }
+
+    /// Takes back what was pushed (without a goodbye: nothing), then takes away the finalizer. Whether this started now.
+    pub fn release(&mut self, context: &Arc<Context>, queue: Arc<JobQueue>, goodbye: Option<Goodbye>) -> bool {
+        if self.releasing || self.finalizer.running || !self.finalizer.is_due() {
+            return false;
+        }
+        self.releasing = true;
+        self.finalizer.running = true;
+        let client = context.client.clone();
+        self.tasks.spawn(async move {
+            if let Some(goodbye) = goodbye {
+                match timeout(BOUND, goodbye.say(&pushed(&queue))).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(failure)) => return Done::Finalizer(Err(format!("Redis did not take back what was pushed: {failure}"))),
+                    Err(_) => return Done::Finalizer(Err("Redis did not take back what was pushed in time".into())),
+                }
+            }
+            Done::Finalizer(bounded(deletion::set_finalizer(&client, &queue, false)).await)
+        });
+        true
+    }
+}
+
+/// The job types whose cap or pause is taken back when the resource goes.
+fn pushed(queue: &JobQueue) -> Vec<Desired> {
+    match queue.spec.deletion_policy {
+        DeletionPolicy::Retain => Vec::new(),
+        DeletionPolicy::Release => desired(queue),
+    }
+}
+
+async fn bounded(call: impl Future<Output = Result<(), kube::Error>>) -> Result<(), String> {
+    match timeout(BOUND, call).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(access::api_error(&error)),
+        Err(_) => Err("the API server did not answer in time".into()),
+    }
+}
+
+fn uses_secrets(spec: &RedisSpec) -> bool {
+    spec.url_from.is_some() || spec.username_from.is_some() || spec.password_from.is_some() || spec.tls.is_some()
+}
+
+impl Keeper {
+    /// Starts the tasks that are due.
+    pub(super) fn start_background(&mut self) {
+        self.background.new = Some(());
+        if self.halt == Some(Halt::Paused) {
+            return;
+        }
+        let (context, queue) = (self.context.clone(), self.queue.clone());
+        let background = &mut self.background;
+        background.uses_secrets = uses_secrets(&queue.spec.redis);
+        if background.access.is_due() {
+            background.access.running = true;
+            let (client, namespace, queue) = (context.client.clone(), self.labels.namespace.clone(), queue.clone());
+            background.tasks.spawn(async move {
+                let resolved = timeout(BOUND, access::resolve(&client, &namespace, &queue.spec.redis)).await;
+                Done::Access(resolved.unwrap_or_else(|_| Err(AccessError::slow())))
+            });
+        }
+        if let Some(wanted) = workers::scale_target(&queue)
+            && background.target.is_due()
+        {
+            background.target.running = true;
+            let (client, namespace) = (context.client.clone(), self.labels.namespace.clone());
+            let known = self.target.as_ref().map(|target| target.resource.clone());
+            background.tasks.spawn(async move {
+                let resolved = timeout(BOUND, ResolvedTarget::resolve(&client, &wanted, &namespace, known.as_ref())).await;
+                Done::Target(match resolved {
+                    Ok(result) => result.map_err(|error| target_problem(&error)),
+                    Err(_) => Err(Problem { reason: "TargetUnreadable".into(), message: "spec.workers: the API server did not answer in time".into(), stalled: false }),
+                })
+            });
+        }
+        if context.leads() {
+            self.start_leaders_tasks(&context, &queue);
+        }
+    }
+
+    fn start_leaders_tasks(&mut self, context: &Arc<Context>, queue: &Arc<JobQueue>) {
+        let background = &mut self.background;
+        let deleting = self.halt == Some(Halt::Deleting);
+        let has_template = queue.spec.workers.as_ref().is_some_and(|workers| workers.template.is_some());
+        if !deleting && deletion::has_finalizer(queue) != deletion::needs_finalizer(queue) {
+            if background.finalizer.is_due() {
+                background.finalizer.running = true;
+                let (client, queue) = (context.client.clone(), queue.clone());
+                background.tasks.spawn(async move {
+                    Done::Finalizer(bounded(deletion::set_finalizer(&client, &queue, deletion::needs_finalizer(&queue))).await)
+                });
+            }
+            // Nothing is made before the finalizer that cleans up after it.
+            return;
+        }
+        if has_template && background.deployment.is_due() {
+            background.deployment.running = true;
+            let (client, queue) = (context.client.clone(), queue.clone());
+            background.tasks.spawn(async move {
+                let work = async { if deleting { workers::delete(&client, &queue).await } else { workers::apply(&client, &queue).await } };
+                let result = timeout(BOUND, work).await;
+                Done::Deployment(result.unwrap_or_else(|_| {
+                    Err(WorkersError { reason: reason::TEMPLATE_REFUSED, message: "spec.workers.template: the API server did not answer in time".into() })
+                }))
+            });
+        }
+    }
+}
+
+fn target_problem(error: &TargetError) -> Problem {
+    Problem { reason: error.reason().into(), message: format!("spec.workers.{error}"), stalled: !matches!(error, TargetError::Failed(_)) }
+}

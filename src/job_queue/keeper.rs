@@ -1,0 +1,337 @@
+//! The keeper of one `JobQueue`: a task that waits for whatever comes next and acts on it.
+//!
+//! What must be fast (a pod's end, a cap overwritten) waits for nothing slow: everything that asks the API server runs
+//! in the [`background`], and a pass over Redis is one round trip.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use rand::Rng as _;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, info, info_span, warn};
+
+use super::audit::Mismatch;
+use super::background::{Background, Done};
+use super::caps::Caps;
+use super::context::Context;
+use super::link::Link;
+use super::reporter::Reporter;
+use super::status::{Halt, Problem, State, Workers};
+use super::{deletion, workers};
+use crate::api::PAUSED_ANNOTATION;
+use crate::api::job_queue::JobQueue;
+use crate::metrics::{FailureLabels, QueueLabels};
+use crate::redis::Reason;
+use crate::protocol::JobTypeName;
+use crate::reaper::judge::{Identity, Judge};
+use crate::reaper::owner::{QueuePods, ResolvedTarget};
+use crate::reaper::pods::index::Change;
+use crate::reaper::verdict::Settings;
+
+/// How long a release may take when the resource is gone.
+const LAST_WORDS_BOUND: Duration = Duration::from_secs(5);
+/// The longest pause between passes while Redis fails.
+const RETRY_AT_MOST: Duration = Duration::from_secs(8);
+
+/// What the API server says of the resource.
+#[derive(Debug, Clone)]
+pub enum Desired {
+    /// It is there.
+    Present(Arc<JobQueue>),
+    /// It is gone.
+    Gone,
+}
+
+/// The task's state.
+pub struct Keeper {
+    pub(super) context: Arc<Context>,
+    desired: watch::Receiver<Desired>,
+    pub(super) queue: Arc<JobQueue>,
+    pub(super) labels: QueueLabels,
+    pub(super) halt: Option<Halt>,
+    pub(super) background: Background,
+    /// Redis, once it is known where it is.
+    pub(super) link: Option<Link>,
+    pub(super) redis: State<()>,
+    pub(super) caps: Caps,
+    pub(super) target: Option<ResolvedTarget>,
+    pub(super) workers: State<Workers>,
+    pub(super) pods: QueuePods,
+    pods_told: watch::Receiver<Change>,
+    pub(super) judge: Judge,
+    pub(super) reporter: Reporter,
+    pub(super) mismatches: BTreeMap<JobTypeName, Mismatch>,
+    pub(super) last_sweep: Option<std::time::Instant>,
+    pub(super) next_pass: Instant,
+    failed_passes: u32,
+    pub(super) deletion_seen: Option<Instant>,
+    pub(super) pods_ended_seen: Option<Instant>,
+}
+
+impl Keeper {
+    /// A keeper that has done nothing yet.
+    #[must_use]
+    pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>) -> Option<Self> {
+        let Desired::Present(queue) = desired.borrow_and_update().clone() else { return None };
+        let namespace = queue.namespace().unwrap_or_default();
+        let labels = QueueLabels { namespace: namespace.clone(), jobqueue: queue.name_any() };
+        let identity = Identity { cluster: context.cluster.clone(), namespace: namespace.clone(), name: queue.name_any() };
+        let mut keeper = Self {
+            pods_told: context.pods.subscribe(&namespace),
+            reporter: Reporter::new(&queue),
+            mismatches: BTreeMap::new(),
+            last_sweep: None,
+            judge: Judge::new(identity, settings(&queue)),
+            pods: QueuePods::none(),
+            context,
+            desired,
+            labels,
+            halt: None,
+            background: Background::default(),
+            link: None,
+            redis: State::Pending,
+            caps: Caps::default(),
+            target: None,
+            workers: State::Pending,
+            next_pass: Instant::now(),
+            failed_passes: 0,
+            deletion_seen: None,
+            pods_ended_seen: None,
+            queue: queue.clone(),
+        };
+        keeper.adopt(queue);
+        Some(keeper)
+    }
+
+    /// Works until the resource is gone or `stop` is cancelled.
+    pub async fn run(self, stop: CancellationToken) {
+        let span = info_span!("jobqueue", namespace = self.labels.namespace, name = self.labels.jobqueue);
+        self.work(stop).instrument(span).await;
+    }
+
+    async fn work(mut self, stop: CancellationToken) {
+        let mut lead = self.context.lead.clone();
+        loop {
+            self.start_background();
+            self.say_farewell();
+            self.report();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                changed = self.desired.changed() => {
+                    let desired = self.desired.borrow_and_update().clone();
+                    match desired {
+                        Desired::Present(queue) if changed.is_ok() => self.adopt(queue),
+                        _ => {
+                            self.last_words().await;
+                            break;
+                        }
+                    }
+                }
+                // The sender lives in the index, which outlives every keeper.
+                _ = self.pods_told.changed() => {
+                    self.pods_told.mark_unchanged();
+                    self.react().await;
+                }
+                said = self.caps.next() => self.caps_said(said).await,
+                done = self.background.next() => if let Some(done) = done { self.take(done) },
+                () = tokio::time::sleep_until(self.next_pass) => self.pass().await,
+                _ = lead.changed() => lead.mark_unchanged(),
+                () = self.reporter.due() => {}
+            }
+        }
+        self.reporter.forget_metrics(&self.context.metrics, &self.labels);
+        self.background.finish().await;
+    }
+
+    /// Takes in a new version of the resource.
+    fn adopt(&mut self, queue: Arc<JobQueue>) {
+        let before = std::mem::replace(&mut self.queue, queue);
+        let queue = &self.queue;
+        let deleting = queue.metadata.deletion_timestamp.is_some();
+        let paused = queue.annotations().get(PAUSED_ANNOTATION).is_some_and(|value| value == "true");
+        let halt = match (deleting, paused) {
+            (true, _) => Some(Halt::Deleting),
+            (false, true) => Some(Halt::Paused),
+            (false, false) => None,
+        };
+        let halt_changed = halt != self.halt;
+        if halt_changed {
+            info!(?halt, "management changes");
+            self.halt = halt;
+            self.caps.stop();
+        }
+        if deleting && self.deletion_seen.is_none() {
+            self.deletion_seen = Some(Instant::now());
+        }
+        let first = Arc::ptr_eq(&before, queue) || self.background.is_new();
+        let changed = first || before.spec != queue.spec;
+        if changed {
+            self.judge.set_settings(settings(queue));
+            self.background.spec_changed();
+            if first || before.spec.workers != queue.spec.workers {
+                let containers = queue.spec.workers.as_ref().map(|workers| workers.containers.clone()).unwrap_or_default();
+                self.pods = if workers::scale_target(queue).is_some() { QueuePods::new(&containers) } else { QueuePods::none() };
+                self.target = None;
+                self.workers = if workers::scale_target(queue).is_some() { State::Pending } else { State::Good(Workers::Outsiders) };
+            }
+        }
+        if let Some(link) = &mut self.link {
+            link.speak_for(queue);
+        }
+        if changed || halt_changed {
+            self.next_pass = Instant::now();
+        }
+    }
+
+    /// Takes in what a background task found.
+    fn take(&mut self, done: Done) {
+        match done {
+            Done::Access(Ok(endpoint)) => {
+                let known = self.link.as_ref().is_some_and(|link| link.endpoint() == &endpoint);
+                if !known {
+                    info!(redis = %endpoint, "Redis is known");
+                    let client = self.context.connections.get(&endpoint);
+                    self.link = Some(Link::new(client, &self.context.cluster, &self.queue));
+                    self.caps.stop();
+                    self.redis = State::Pending;
+                    self.next_pass = Instant::now();
+                }
+            }
+            Done::Access(Err(error)) => {
+                // A Secret that can't be read just now does not make the endpoint wrong that it gave before.
+                if self.link.is_none() || !error.transient {
+                    self.link = None;
+                    self.caps.stop();
+                    self.redis = State::Bad(Problem {
+                        reason: error.reason.into(),
+                        message: error.message,
+                        stalled: !error.transient,
+                    });
+                }
+            }
+            Done::Target(Ok(target)) => {
+                self.target = Some(target);
+                self.refresh_pods();
+                self.next_pass = Instant::now();
+            }
+            Done::Target(Err(problem)) => {
+                if self.target.is_none() || problem.stalled {
+                    self.workers = State::Bad(problem);
+                }
+            }
+            Done::ReplicaSets => self.refresh_pods(),
+            Done::Deployment(Ok(())) => self.background.look_for_target(),
+            Done::Deployment(Err(error)) => {
+                warn!(%error, "the workers' Deployment");
+                self.workers = State::Bad(Problem { reason: error.reason.into(), message: error.message, stalled: true });
+            }
+            Done::Finalizer(Ok(())) => {}
+            Done::Finalizer(Err(error)) => warn!(error, "the finalizer could not be changed; trying again"),
+            Done::Written(result) => self.reporter.written(result),
+            Done::Events(result) => self.reporter.events_sent(result),
+        }
+    }
+
+    /// Brings the pods up to date from the index, and has unknown `ReplicaSet`s read.
+    pub(super) fn refresh_pods(&mut self) {
+        let Some(target) = &self.target else { return };
+        let unread = self.pods.refresh(&self.context.pods, target, &self.context.owners);
+        if !unread.is_empty() {
+            self.background.read_replica_sets(&self.context, unread);
+        }
+        let live = self.pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over()).count();
+        self.workers = State::Good(Workers::Pods { replicas: live as i32, selector: target.selector_text.clone() });
+    }
+
+    /// After a pass: when the next one is due.
+    pub(super) fn passed(&mut self, next: Duration) {
+        self.failed_passes = 0;
+        self.redis = State::Good(());
+        self.next_pass = Instant::now() + next;
+    }
+
+    /// After a pass that failed: the next one waits longer each time, with a random part so that queues spread out.
+    pub(super) fn pass_failed(&mut self, failure: &crate::redis::Failure) {
+        self.failed_passes = self.failed_passes.saturating_add(1);
+        let wait = (Duration::from_millis(500) * 2_u32.saturating_pow(self.failed_passes.min(6))).min(RETRY_AT_MOST);
+        let wait = wait.mul_f64(rand::rng().random_range(0.5..1.0));
+        self.next_pass = Instant::now() + wait;
+        let problem = Problem {
+            reason: failure.reason.as_str().into(),
+            message: failure.message.clone(),
+            stalled: !failure.may_pass(),
+        };
+        if self.redis != State::Bad(problem.clone()) {
+            warn!(reason = problem.reason, "Redis: {}", problem.message);
+            self.redis = State::Bad(problem);
+        }
+        let labels = FailureLabels { namespace: self.labels.namespace.clone(), jobqueue: self.labels.jobqueue.clone(), reason: failure.reason.as_str().into() };
+        self.context.metrics.failures.get_or_create(&labels).inc();
+        if matches!(failure.reason, Reason::WrongPassword | Reason::NoPermission | Reason::TlsFailed) {
+            self.background.read_access_soon();
+        }
+    }
+
+    /// While the resource is being deleted: waits, releases, lets go.
+    fn say_farewell(&mut self) {
+        let (Some(Halt::Deleting), Some(asked)) = (self.halt, self.deletion_seen) else { return };
+        if !deletion::has_finalizer(&self.queue) || !self.context.leads() {
+            return;
+        }
+        let pods_left = self.pods.records().any(|record| record.gone.is_none() && !record.pod.is_over());
+        let known = self.pods.synced() || self.target.is_none();
+        if pods_left || !known {
+            self.pods_ended_seen = None;
+        } else if self.pods_ended_seen.is_none() {
+            self.pods_ended_seen = Some(Instant::now());
+            self.next_pass = Instant::now();
+        }
+        let farewell = deletion::Farewell {
+            since_asked: asked.elapsed(),
+            since_pods_ended: self.pods_ended_seen.map(|seen| seen.elapsed()),
+            grace: deletion::grace(&self.queue),
+            pools_left: self.reporter.pools_left_since(self.pods_ended_seen),
+            redis_answers: matches!(self.redis, State::Good(())),
+        };
+        match deletion::next(&farewell) {
+            deletion::Next::Wait => {}
+            deletion::Next::Release => {
+                let goodbye = self.link.as_ref().map(Link::goodbye);
+                self.background.release(&self.context, self.queue.clone(), goodbye);
+            }
+            deletion::Next::Abandon => {
+                if self.background.release(&self.context, self.queue.clone(), None) {
+                    warn!("Redis did not answer: caps and claims of this deleted JobQueue stay in Redis");
+                    self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
+                }
+            }
+        }
+    }
+
+    /// When the resource is gone: what replicas that were cut off must not enforce any more is retired.
+    async fn last_words(&mut self) {
+        if self.context.observe_only {
+            return;
+        }
+        if let Some(link) = &self.link
+            && tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&[])).await.is_err()
+        {
+            warn!("Redis did not take the goodbye of this deleted JobQueue in time; its claim lapses by itself");
+        }
+    }
+}
+
+fn settings(queue: &JobQueue) -> Settings {
+    let reaping = &queue.spec.reaping;
+    let seconds = |value: i32| Duration::from_secs(u64::try_from(value).unwrap_or(0));
+    Settings {
+        heartbeat_timeout: seconds(reaping.heartbeat_timeout_seconds),
+        outsider_timeout: (reaping.outsider_timeout_seconds > 0).then(|| seconds(reaping.outsider_timeout_seconds)),
+        ..Settings::default()
+    }
+}

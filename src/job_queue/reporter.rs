@@ -1,0 +1,333 @@
+//! What a keeper remembers to report, and its reporting: metrics on every replica, status and Events on the one that
+//! leads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource as _;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use super::background::Done;
+use super::events::{self, Notice, Sent};
+use super::keeper::Keeper;
+use super::report::{self, Due, WRITE_BOUND};
+use super::status::{Facts, Problem, State, status};
+use super::{access, ownership};
+use crate::api::condition::reason;
+use crate::api::job_queue::JobQueue;
+use crate::api::status::{JobQueueStatus, LastReap, PoolCounts};
+use crate::metrics::{JobLabels, Metrics, QueueLabels};
+use crate::protocol::{JobTypeName, Observation, PoolId};
+use crate::reaper::judge::Judgement;
+use crate::reaper::verdict::Proof;
+
+/// Entries of the record that are read at once.
+const RECORD_STEP: usize = 500;
+/// After a write that failed.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// What a keeper reports, and what it has reported.
+pub struct Reporter {
+    observation: Option<Arc<Observation>>,
+    judgement: Judgement,
+    looked_at: Option<Instant>,
+    /// The status as the API server has it, as far as we know.
+    written: JobQueueStatus,
+    written_at: Option<Instant>,
+    next: Option<JobQueueStatus>,
+    due_at: Option<Instant>,
+    writing: bool,
+    telling: bool,
+    /// The record was read up to here; empty: not yet.
+    recorded_through: String,
+    totals_told: Option<BTreeMap<String, i64>>,
+    last_reap: Option<LastReap>,
+    would_reap: BTreeSet<PoolId>,
+    notices: Vec<Notice>,
+    shown: BTreeSet<JobTypeName>,
+}
+
+impl Reporter {
+    /// A reporter that knows what the API server has.
+    #[must_use]
+    pub fn new(queue: &JobQueue) -> Self {
+        let written = queue.status.clone().unwrap_or_default();
+        Self {
+            observation: None,
+            judgement: Judgement::default(),
+            looked_at: None,
+            recorded_through: written.recorded_through.clone().unwrap_or_default(),
+            last_reap: written.last_reap.clone(),
+            written,
+            written_at: None,
+            next: None,
+            due_at: None,
+            writing: false,
+            telling: false,
+            totals_told: None,
+            would_reap: BTreeSet::new(),
+            notices: Vec::new(),
+            shown: BTreeSet::new(),
+        }
+    }
+
+    /// Takes in a look.
+    pub fn looked(&mut self, observation: Arc<Observation>, judgement: Judgement) {
+        if self.recorded_through.is_empty() {
+            // What was recorded before anybody looked after this resource is not its own.
+            self.recorded_through = format!("{}-0", observation.redis_time.0 * 1000);
+        }
+        self.would_reap.retain(|pool| judgement.dead.contains_key(pool));
+        self.observation = Some(observation);
+        self.judgement = judgement;
+        self.looked_at = Some(Instant::now());
+    }
+
+    /// The last look.
+    #[must_use]
+    pub fn observation(&self) -> Option<Arc<Observation>> {
+        self.observation.clone()
+    }
+
+    /// Dead pools that are left alone because only observing is asked for: told once each.
+    pub fn would_reap(&mut self, dead: &BTreeMap<PoolId, Proof>) {
+        for (pool, proof) in dead {
+            if self.would_reap.insert(pool.clone()) {
+                info!(%pool, proof = proof.name(), "would reap: {}", proof.describe());
+                self.notices.push(Notice {
+                    warning: false,
+                    reason: events::reason::WOULD_REAP,
+                    action: "Observe",
+                    note: format!("worker pool {pool} is dead: {}; with reaping.mode Observe it is left alone", proof.describe()),
+                });
+            }
+        }
+    }
+
+    /// Whether pools of this queue's pods were left at the first look after their pods had ended.
+    #[must_use]
+    pub fn pools_left_since(&self, ended: Option<Instant>) -> bool {
+        match (ended, self.looked_at) {
+            (Some(ended), Some(looked)) if looked > ended => {
+                !self.judgement.dead.is_empty() || !self.judgement.pods_of.is_empty()
+            }
+            _ => true,
+        }
+    }
+
+    /// Waits until a status that had to wait is due.
+    pub async fn due(&self) {
+        match self.due_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes in what came of a write.
+    pub fn written(&mut self, result: Result<(), kube::Error>) {
+        self.writing = false;
+        match (result, self.next.take()) {
+            (Ok(()), Some(next)) => {
+                self.written = next;
+                self.written_at = Some(Instant::now());
+            }
+            (Err(error), _) => {
+                warn!(error = access::api_error(&error), "the status could not be written; trying again");
+                self.due_at = Some(Instant::now() + RETRY);
+            }
+            (Ok(()), None) => {}
+        }
+    }
+
+    /// Takes in what came of sending Events.
+    pub fn events_sent(&mut self, sent: Sent) {
+        self.telling = false;
+        if !sent.through.is_empty() {
+            self.recorded_through = sent.through;
+        }
+        if sent.last_reap.is_some() {
+            self.last_reap = sent.last_reap;
+        }
+        if !sent.complete {
+            self.totals_told = None;
+        }
+    }
+
+    /// Drops this queue's numbers.
+    pub fn forget_metrics(&self, metrics: &Metrics, labels: &QueueLabels) {
+        metrics.forget_jobs(labels, self.shown.iter().map(JobTypeName::as_str));
+    }
+}
+
+impl Keeper {
+    /// Has new entries of the record made into Events, if this replica leads and there are any.
+    pub(super) fn read_record(&mut self) {
+        let Some(link) = &self.link else { return };
+        let reporter = &mut self.reporter;
+        let Some(observation) = &reporter.observation else { return };
+        if !self.context.leads() {
+            reporter.totals_told = None;
+            return;
+        }
+        let news = reporter.totals_told.as_ref() != Some(&observation.totals);
+        if reporter.telling || (!news && reporter.notices.is_empty()) {
+            return;
+        }
+        reporter.telling = true;
+        reporter.totals_told = Some(observation.totals.clone());
+        let mut notices = std::mem::take(&mut reporter.notices);
+        let (work, context, after) = (link.work.clone(), self.context.clone(), reporter.recorded_through.clone());
+        let about: ObjectReference = self.queue.object_ref(&());
+        self.background.spawn(async move {
+            let queue = work.speaker().field.clone();
+            let Ok(Ok((entries, through))) = timeout(WRITE_BOUND, work.read_record(&after, RECORD_STEP)).await else {
+                return Done::Events(Sent { through: String::new(), last_reap: None, complete: false });
+            };
+            let (told, last_reap) = events::notices(&entries, &queue);
+            notices.extend(told);
+            let sent = timeout(WRITE_BOUND, events::send(&context.recorder, &about, &notices)).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                warn!(events = notices.len(), "Events could not be sent");
+            }
+            Done::Events(Sent { through, last_reap, complete: entries.len() < RECORD_STEP })
+        });
+    }
+
+    /// Shows metrics, and writes the status where that is due and ours to do.
+    pub(super) fn report(&mut self) {
+        self.show_metrics();
+        if !self.context.leads() {
+            // Whoever led meanwhile has written; what we know of it is what the watch says.
+            self.reporter.written = self.queue.status.clone().unwrap_or_default();
+            self.reporter.written_at = None;
+            self.reporter.due_at = None;
+            return;
+        }
+        if self.reporter.writing || self.reporter.due_at.is_some_and(|due| due > Instant::now()) && !self.is_urgent() {
+            return;
+        }
+        let next = self.next_status();
+        let since = self.reporter.written_at.map(|at| at.elapsed());
+        match report::due(&self.reporter.written, &next, since) {
+            Due::Never => self.reporter.due_at = None,
+            Due::After(wait) => self.reporter.due_at = Some(Instant::now() + wait),
+            Due::Now => {
+                self.reporter.due_at = None;
+                self.reporter.writing = true;
+                self.reporter.next = Some(next.clone());
+                let (context, labels) = (self.context.clone(), self.labels.clone());
+                self.background.spawn(async move {
+                    context.budget.turn().await;
+                    let write = report::write(&context.client, &labels.namespace, &labels.jobqueue, &next);
+                    let result = timeout(WRITE_BOUND, write).await;
+                    Done::Written(result.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into()))))
+                });
+            }
+        }
+    }
+
+    /// Whether a status that waits for its time now says something that can't wait. A write that failed is not urgent.
+    fn is_urgent(&self) -> bool {
+        report::due(&self.reporter.written, &self.next_status(), self.reporter.written_at.map(|at| at.elapsed())) == Due::Now
+            && self.reporter.written_at.is_some()
+    }
+
+    fn next_status(&self) -> JobQueueStatus {
+        let judgement = &self.reporter.judgement;
+        let own_types = self.own_types();
+        let caps = match self.caps.others.split_first() {
+            Some((first, rest)) => {
+                let message = rest.iter().fold(first.message.clone(), |all, one| format!("{all}; {}", one.message));
+                State::Bad(Problem { message, ..first.clone() })
+            }
+            None => self.caps.state.clone(),
+        };
+        let facts = Facts {
+            generation: self.queue.metadata.generation.unwrap_or(0),
+            now: Timestamp::now(),
+            halt: self.halt,
+            redis: &self.redis,
+            caps: &caps,
+            workers: &self.workers,
+            observation: self.reporter.observation.as_deref(),
+            own_types: &own_types,
+            mismatches: &self.mismatches,
+            pools: PoolCounts {
+                living: judgement.living.len() as i32,
+                undecided: judgement.undecided.len() as i32,
+                dead: judgement.dead.len() as i32,
+            },
+            unresponsive: unresponsive(judgement),
+            last_reap: self.reporter.last_reap.clone(),
+            recorded_through: Some(self.reporter.recorded_through.clone()).filter(|id| !id.is_empty()),
+        };
+        status(&facts, &self.reporter.written)
+    }
+
+    /// The job types that this queue's status is about: those that it names and those that its own workers run; all
+    /// that Redis knows, where no other queue shares the namespace.
+    fn own_types(&self) -> BTreeSet<JobTypeName> {
+        let mut own: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
+        let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
+        let alone = ownership::others(&link.own_claim(), &observation.claims).next().is_none();
+        if alone {
+            own.extend(observation.job_types.keys().cloned());
+        } else {
+            let ours = self.reporter.judgement.pods_of.keys();
+            let beats = ours.filter_map(|pool| observation.pools.get(pool)?.heartbeat.as_ref());
+            own.extend(beats.flat_map(|beat| beat.job_names.iter().cloned()));
+        }
+        own
+    }
+
+    fn show_metrics(&mut self) {
+        let Some(observation) = self.reporter.observation.clone() else { return };
+        let own = self.own_types();
+        let metrics = &self.context.metrics;
+        let gone: Vec<_> = self.reporter.shown.difference(&own).cloned().collect();
+        metrics.forget_jobs(&self.labels, gone.iter().map(JobTypeName::as_str));
+        for name in &own {
+            let Some(seen) = observation.job_types.get(name) else { continue };
+            let labels = JobLabels { namespace: self.labels.namespace.clone(), jobqueue: self.labels.jobqueue.clone(), job: name.to_string() };
+            metrics.waiting.get_or_create(&labels).set(seen.waiting as i64);
+            metrics.running.get_or_create(&labels).set(seen.running() as i64);
+            metrics.locks.get_or_create(&labels).set(seen.lock);
+            metrics.max_concurrency.get_or_create(&labels).set(seen.cap.unwrap_or(0));
+            let wait = seen.oldest_enqueued_at.map_or(0, |at| (observation.redis_time.0 - at.0).max(0));
+            metrics.oldest_wait.get_or_create(&labels).set(wait as f64);
+        }
+        self.reporter.shown = own;
+    }
+}
+
+/// Workers that run and say nothing, or that nobody can tell apart. The texts hold no number that grows.
+fn unresponsive(judgement: &Judgement) -> Option<Problem> {
+    let problem = |reason: &str, message: String| Some(Problem { reason: reason.into(), message, stalled: false });
+    if judgement.held_many_at_once {
+        return problem(
+            reason::MANY_SILENT,
+            "more than a third of the workers fell silent at once; they are held for one more timeout, since Redis or the network may be at fault".into(),
+        );
+    }
+    let silent: BTreeSet<&str> = judgement.silent_though_running().filter_map(|(pool, _)| judgement.pods_of.get(pool)).flatten().map(|pod| &**pod).collect();
+    if !silent.is_empty() {
+        let names: Vec<&str> = silent.iter().take(5).copied().collect();
+        return problem(
+            reason::SILENT_WORKERS,
+            format!("{} worker pods run, as their kubelet says, but send no heartbeat ({}): frozen, or cut off from Redis; their locks are kept", silent.len(), names.join(", ")),
+        );
+    }
+    let shared: Vec<&str> = judgement.shared_hosts.iter().take(5).map(|host| host.as_str()).collect();
+    if !shared.is_empty() {
+        return problem(
+            reason::SHARED_HOST_NAME,
+            format!("several workers report one host name ({}), so only silence can tell which of them died; give each pod a host name of its own", shared.join(", ")),
+        );
+    }
+    None
+}
+
