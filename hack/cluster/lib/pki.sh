@@ -6,13 +6,14 @@ PKI=$CLUSTER/pki
 
 # certificate NAME SUBJECT [ALTERNATIVE-NAMES] [CA]
 certificate() {
-	local ca=${4:-ca} extensions=()
+	local ca=${4:-ca}
 	openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
 		-keyout "$1.key" -out "$1.csr" -subj "$2" 2>/dev/null
-	[ -z "${3:-}" ] || echo "subjectAltName=$3" >"$1.ext"
-	[ ! -e "$1.ext" ] || extensions=(-extfile "$1.ext")
+	# With extensions it is of version 3; clients that use rustls take no other.
+	echo "basicConstraints=CA:FALSE" >"$1.ext"
+	[ -z "${3:-}" ] || echo "subjectAltName=$3" >>"$1.ext"
 	openssl x509 -req -in "$1.csr" -CA "$ca.crt" -CAkey "$ca.key" -CAcreateserial \
-		-out "$1.crt" -days 3650 "${extensions[@]}" 2>/dev/null
+		-out "$1.crt" -days 3650 -extfile "$1.ext" 2>/dev/null
 	rm -f "$1.csr" "$1.ext"
 }
 
