@@ -120,7 +120,7 @@ build_tools() {
 	if [ ${#wanted[@]} -gt 0 ]; then
 		require_space "$CACHE" 6 "building the cluster's programs"
 		lock_cache
-		say "Building ${#wanted[@]} programs, once (in $CACHE):"
+		say "Building what is not in $CACHE yet: ${wanted[*]}"
 		for item in "${wanted[@]}"; do
 			i=$((i + 1)) program=${item%@*} version=
 			[ "$program" = "$item" ] || version=${item#*@}

@@ -66,6 +66,7 @@ start_controller_manager() {
 		--service-account-private-key-file="$PKI/service-account.key" --root-ca-file="$PKI/ca.crt" \
 		--cluster-signing-cert-file="$PKI/ca.crt" --cluster-signing-key-file="$PKI/ca.key" \
 		--use-service-account-credentials=true --leader-elect=false \
+		--kube-api-qps=100 --kube-api-burst=200 \
 		--allocate-node-cidrs=false --cluster-cidr="$POD_RANGE"
 }
 
@@ -112,5 +113,8 @@ finish_control_plane() {
 	wait_for_api
 	start_controller_manager
 	[ "$(option control-plane-only)" = yes ] || start_scheduler
+}
+
+wait_for_accounts() {
 	must_wait 60 "the controller manager does not work: see $LOGS/kube-controller-manager.log." account_exists
 }

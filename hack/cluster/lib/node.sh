@@ -241,8 +241,16 @@ start_dns() {
 	set_option dns "$COREDNS"
 }
 
+# dns_reachable N: through its service, as pods of node N would reach it.
+dns_reachable() { in_ns "$1" timeout 2 bash -c 'exec 3<>/dev/tcp/10.96.0.10/53'; }
+
 wait_for_dns() {
-	wait_for 90 dns_ready && return
-	kube --namespace kube-system get pods,events >&2 || true
-	die "CoreDNS is not ready after 90 s: see above and $LOGS/kubelet-1.log."
+	local number
+	if ! wait_for 90 dns_ready; then
+		kube --namespace kube-system get pods,events >&2 || true
+		die "CoreDNS is not ready after 90 s: see above and $LOGS/kubelet-1.log."
+	fi
+	for ((number = 1; number <= $1; number++)); do
+		must_wait 60 "services cannot be reached from node $number: see $LOGS/kube-proxy-$number.log." dns_reachable "$number"
+	done
 }

@@ -40,6 +40,8 @@ remove_folder() {
 }
 
 remove_cluster() {
+	# Somebody may have removed the mark, but not all the rest.
+	if [ -d "$CLUSTER" ] && [ -n "$(marked)$(namespaces)" ]; then : >>"$MARKER"; fi
 	remove_processes
 	remove_mounts
 	remove_network
