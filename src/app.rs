@@ -39,7 +39,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     config.connect_timeout = Some(CONNECT_BOUND);
     let default_namespace = config.default_namespace.clone();
     let client = Client::try_from(config).context("the kubeconfig can't be used")?;
-    let listener = server::bind(args.listen).await.with_context(|| format!("--listen {} can't be used", args.listen))?;
+    let listener =
+        server::bind(args.listen).await.with_context(|| format!("--listen {} can't be used", args.listen))?;
 
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -63,7 +64,10 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     tasks.close();
     let bound = Duration::from_secs(args.shutdown_seconds);
     if tokio::time::timeout(bound, tasks.wait()).await.is_err() {
-        warn!(seconds = args.shutdown_seconds, "not everything ended in time; what was begun in Redis is whole, since every script is");
+        warn!(
+            seconds = args.shutdown_seconds,
+            "not everything ended in time; what was begun in Redis is whole, since every script is"
+        );
     }
     failed.map_or(Ok(()), Err)
 }
@@ -84,7 +88,13 @@ async fn start(
         None => cluster_uid(&client).await?,
     };
     let identity = args.identity.clone().unwrap_or_else(default_identity);
-    info!(version = env!("CARGO_PKG_VERSION"), cluster, identity, observe_only = args.observe_only, "poolkeeper starts");
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        cluster,
+        identity,
+        observe_only = args.observe_only,
+        "poolkeeper starts"
+    );
 
     let (lead, leadership) = watch::channel(false);
     let reporter = Reporter { controller: "poolkeeper".into(), instance: Some(identity.clone()) };
@@ -148,10 +158,16 @@ async fn cluster_uid(client: &Client) -> anyhow::Result<String> {
     loop {
         match tokio::time::timeout(CONNECT_BOUND, namespaces.get("kube-system")).await {
             Ok(Ok(namespace)) => {
-                return namespace.metadata.uid.ok_or_else(|| anyhow!("the namespace kube-system has no uid; set --cluster-name"));
+                return namespace
+                    .metadata
+                    .uid
+                    .ok_or_else(|| anyhow!("the namespace kube-system has no uid; set --cluster-name"));
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 403 || status.code == 404 => {
-                return Err(anyhow!("the namespace kube-system can't be read ({}); allow it, or set --cluster-name", status.message));
+                return Err(anyhow!(
+                    "the namespace kube-system can't be read ({}); allow it, or set --cluster-name",
+                    status.message
+                ));
             }
             Ok(Err(error)) => warn!(%error, "the API server does not answer; trying again"),
             Err(_) => warn!("the API server does not answer in time; trying again"),
@@ -175,7 +191,11 @@ struct Signals {
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())?, received: false })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            received: false,
+        })
     }
 
     async fn recv(&mut self) {

@@ -147,7 +147,11 @@ fn dns_label(text: &str) -> Result<String, String> {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-');
-    if good { Ok(text.into()) } else { Err("not a namespace: up to 63 lower-case letters, digits and inner hyphens".into()) }
+    if good {
+        Ok(text.into())
+    } else {
+        Err("not a namespace: up to 63 lower-case letters, digits and inner hyphens".into())
+    }
 }
 
 fn dns_name(text: &str) -> Result<String, String> {

@@ -120,14 +120,26 @@ impl Metrics {
         r.register("max_concurrency", "Max concurrency in Redis, 0 means no cap", all.max_concurrency.clone());
         r.register("oldest_wait_seconds", "Age of the job that runs next", all.oldest_wait.clone());
         r.register("pools_reaped", "Dead pools settled by this replica", all.pools_reaped.clone());
-        r.register("jobs_requeued", "Jobs of dead workers given back to their queue by this replica", all.jobs_requeued.clone());
-        r.register("caps_overwritten", "Caps and pauses that somebody overwrote and this replica put back", all.caps_overwritten.clone());
+        r.register(
+            "jobs_requeued",
+            "Jobs of dead workers given back to their queue by this replica",
+            all.jobs_requeued.clone(),
+        );
+        r.register(
+            "caps_overwritten",
+            "Caps and pauses that somebody overwrote and this replica put back",
+            all.caps_overwritten.clone(),
+        );
         r.register("failures", "Passes that failed, by reason", all.failures.clone());
         r.register("reap_seconds", "From a worker's end seen to its locks free", all.reap_seconds.clone());
         r.register("redis_calls", "Round trips to Redis made by passes of this replica", all.redis_calls.clone());
         r.register("leader", "1 while this replica writes to the API server", all.leader.clone());
         r.register("job_queues", "JobQueues under management", all.job_queues.clone());
-        r.register("cleanups_abandoned", "Deleted resources whose clean-up was given up", all.cleanups_abandoned.clone());
+        r.register(
+            "cleanups_abandoned",
+            "Deleted resources whose clean-up was given up",
+            all.cleanups_abandoned.clone(),
+        );
         Arc::new(all)
     }
 
@@ -141,7 +153,8 @@ impl Metrics {
     /// Drops the numbers of job types that a queue no longer has, and of a queue that is gone (`jobs` empty).
     pub fn forget_jobs<'a>(&self, queue: &QueueLabels, jobs: impl Iterator<Item = &'a str>) {
         for job in jobs {
-            let labels = JobLabels { namespace: queue.namespace.clone(), jobqueue: queue.jobqueue.clone(), job: job.to_owned() };
+            let labels =
+                JobLabels { namespace: queue.namespace.clone(), jobqueue: queue.jobqueue.clone(), job: job.to_owned() };
             self.waiting.remove(&labels);
             self.running.remove(&labels);
             self.locks.remove(&labels);

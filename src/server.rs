@@ -31,7 +31,13 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Answers until `stop` is cancelled.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, alive: Readiness, ready: Readiness, stop: CancellationToken) -> std::io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    alive: Readiness,
+    ready: Readiness,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
     let app = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -57,7 +63,15 @@ async fn readyz(State(shared): State<Shared>) -> impl IntoResponse {
 
 async fn metrics_text(State(shared): State<Shared>) -> impl IntoResponse {
     match shared.metrics.encode() {
-        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], "metrics can't be written\n".into()),
+        Ok(text) => (
+            StatusCode::OK,
+            [(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")],
+            text,
+        ),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+            "metrics can't be written\n".into(),
+        ),
     }
 }

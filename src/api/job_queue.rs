@@ -25,13 +25,34 @@ use super::template::{DeploymentStrategyJson, PodTemplateJson, deployment_strate
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether caps are held and workers are looked after"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether caps are held and workers are looked after"
+    ),
     printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.waiting", description = "Jobs that wait"),
     printcolumn(name = "Running", type_ = "integer", json_path = ".status.running", description = "Jobs that run"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Worker pods"),
-    printcolumn(name = "Last reap", type_ = "date", json_path = ".status.lastReap.time", description = "When a dead worker's jobs were last given back"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why it is ready or not"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp", description = "Age of the resource")
+    printcolumn(
+        name = "Last reap",
+        type_ = "date",
+        json_path = ".status.lastReap.time",
+        description = "When a dead worker's jobs were last given back"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        priority = 1,
+        description = "Why it is ready or not"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Age of the resource"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct JobQueueSpec {

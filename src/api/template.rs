@@ -44,7 +44,10 @@ pub fn pod_template_schema(generator: &mut SchemaGenerator) -> Schema {
 
 /// Schema of [`DeploymentStrategyJson`].
 pub fn deployment_strategy_schema(generator: &mut SchemaGenerator) -> Schema {
-    trim(DeploymentStrategy::json_schema(generator), "With template: how its Deployment replaces pods, as in a Deployment.")
+    trim(
+        DeploymentStrategy::json_schema(generator),
+        "With template: how its Deployment replaces pods, as in a Deployment.",
+    )
 }
 
 fn trim(mut schema: Schema, description: &str) -> Schema {

@@ -54,7 +54,9 @@ pub async fn resolve(client: &Client, namespace: &str, spec: &RedisSpec) -> Resu
     }
     if let Some(tls) = &spec.tls {
         if !endpoint.is_tls() {
-            return Err(AccessError::invalid(format!("spec.redis.tls needs a URL that begins with rediss://, and {field} does not")));
+            return Err(AccessError::invalid(format!(
+                "spec.redis.tls needs a URL that begins with rediss://, and {field} does not"
+            )));
         }
         endpoint = endpoint.with_tls(source.tls(tls).await?);
     }
@@ -79,16 +81,25 @@ impl Source<'_> {
     async fn bytes(&self, field: &str, from: &SecretSource) -> Result<Vec<u8>, AccessError> {
         let KeyRef { name, key } = &from.secret_key_ref;
         let secret = self.get::<Secret>(field, "Secret", name).await?;
-        secret.data.and_then(|mut data| data.remove(key)).map(|bytes| bytes.0).ok_or_else(|| missing_key(field, "Secret", name, key))
+        secret
+            .data
+            .and_then(|mut data| data.remove(key))
+            .map(|bytes| bytes.0)
+            .ok_or_else(|| missing_key(field, "Secret", name, key))
     }
 
     async fn tls(&self, spec: &TlsSpec) -> Result<Tls, AccessError> {
-        let mut tls = Tls { insecure_skip_verify: spec.insecure_skip_verify, server_name: spec.server_name.clone(), ..Tls::default() };
+        let mut tls = Tls {
+            insecure_skip_verify: spec.insecure_skip_verify,
+            server_name: spec.server_name.clone(),
+            ..Tls::default()
+        };
         if let Some(from) = &spec.ca_from {
             tls.ca_pem = Some(pem("spec.redis.tls.caFrom", self.ca(from).await?)?);
         }
         if let Some(from) = &spec.cert_from {
-            tls.client_cert_pem = Some(pem("spec.redis.tls.certFrom", self.bytes("spec.redis.tls.certFrom", from).await?)?);
+            tls.client_cert_pem =
+                Some(pem("spec.redis.tls.certFrom", self.bytes("spec.redis.tls.certFrom", from).await?)?);
         }
         if let Some(from) = &spec.key_from {
             let key = pem("spec.redis.tls.keyFrom", self.bytes("spec.redis.tls.keyFrom", from).await?)?;
@@ -125,7 +136,9 @@ impl Source<'_> {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(AccessError {
                 reason: reason::SECRET_MISSING,
-                message: format!("{field}: {kind} {name:?} is not in namespace {namespace:?}; create it or correct the name"),
+                message: format!(
+                    "{field}: {kind} {name:?} is not in namespace {namespace:?}; create it or correct the name"
+                ),
                 transient: true,
             }),
             Err(kube::Error::Api(status)) if status.code == 403 => Err(AccessError {
@@ -154,7 +167,9 @@ pub fn api_error(error: &kube::Error) -> String {
 }
 
 fn pem(field: &str, bytes: Vec<u8>) -> Result<String, AccessError> {
-    String::from_utf8(bytes).map_err(|_| AccessError::invalid(format!("{field}: not PEM text; base64 of the PEM file goes into a Secret's data")))
+    String::from_utf8(bytes).map_err(|_| {
+        AccessError::invalid(format!("{field}: not PEM text; base64 of the PEM file goes into a Secret's data"))
+    })
 }
 
 fn missing_key(field: &str, kind: &str, name: &str, key: &str) -> AccessError {

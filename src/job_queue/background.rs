@@ -80,7 +80,11 @@ impl Slot {
     fn ended(&mut self, succeeded: bool, again_after: Option<Duration>) {
         self.running = false;
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
-        let pause = if succeeded { again_after } else { Some((RETRY_FIRST * 2_u32.saturating_pow(self.failures.min(6) - 1)).min(RETRY_LAST)) };
+        let pause = if succeeded {
+            again_after
+        } else {
+            Some((RETRY_FIRST * 2_u32.saturating_pow(self.failures.min(6) - 1)).min(RETRY_LAST))
+        };
         self.due = pause.map(|pause| Instant::now() + pause.mul_f64(rand::rng().random_range(0.8..1.2)));
     }
 }
@@ -129,7 +133,11 @@ impl Background {
     /// When the next task is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        [&self.access, &self.target, &self.deployment, &self.finalizer].into_iter().filter(|slot| !slot.running).filter_map(|slot| slot.due).min()
+        [&self.access, &self.target, &self.deployment, &self.finalizer]
+            .into_iter()
+            .filter(|slot| !slot.running)
+            .filter_map(|slot| slot.due)
+            .min()
     }
 
     /// What the next task to end found; `Done` is taken in by the keeper. Cancel-safe.
@@ -214,7 +222,9 @@ impl Background {
             if let Some(goodbye) = goodbye {
                 match timeout(BOUND, goodbye.say(&pushed(&queue))).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(failure)) => return Done::Finalizer(Err(format!("Redis did not take back what was pushed: {failure}"))),
+                    Ok(Err(failure)) => {
+                        return Done::Finalizer(Err(format!("Redis did not take back what was pushed: {failure}")));
+                    }
                     Err(_) => return Done::Finalizer(Err("Redis did not take back what was pushed in time".into())),
                 }
             }
@@ -269,10 +279,15 @@ impl Keeper {
             let (client, namespace) = (context.client.clone(), self.labels.namespace.clone());
             let known = self.target.as_ref().map(|target| target.resource.clone());
             background.tasks.spawn(async move {
-                let resolved = timeout(BOUND, ResolvedTarget::resolve(&client, &wanted, &namespace, known.as_ref())).await;
+                let resolved =
+                    timeout(BOUND, ResolvedTarget::resolve(&client, &wanted, &namespace, known.as_ref())).await;
                 Done::Target(match resolved {
                     Ok(result) => result.map_err(|error| target_problem(&error)),
-                    Err(_) => Err(Problem { reason: "TargetUnreadable".into(), message: "spec.workers: the API server did not answer in time".into(), stalled: false }),
+                    Err(_) => Err(Problem {
+                        reason: "TargetUnreadable".into(),
+                        message: "spec.workers: the API server did not answer in time".into(),
+                        stalled: false,
+                    }),
                 })
             });
         }
@@ -290,7 +305,9 @@ impl Keeper {
                 background.finalizer.running = true;
                 let (client, queue) = (context.client.clone(), queue.clone());
                 background.tasks.spawn(async move {
-                    Done::Finalizer(bounded(deletion::set_finalizer(&client, &queue, deletion::needs_finalizer(&queue))).await)
+                    Done::Finalizer(
+                        bounded(deletion::set_finalizer(&client, &queue, deletion::needs_finalizer(&queue))).await,
+                    )
                 });
             }
             // Nothing is made before the finalizer that cleans up after it.
@@ -300,10 +317,19 @@ impl Keeper {
             background.deployment.running = true;
             let (client, queue) = (context.client.clone(), queue.clone());
             background.tasks.spawn(async move {
-                let work = async { if deleting { workers::delete(&client, &queue).await } else { workers::apply(&client, &queue).await } };
+                let work = async {
+                    if deleting {
+                        workers::delete(&client, &queue).await
+                    } else {
+                        workers::apply(&client, &queue).await
+                    }
+                };
                 let result = timeout(BOUND, work).await;
                 Done::Deployment(result.unwrap_or_else(|_| {
-                    Err(WorkersError { reason: reason::TEMPLATE_REFUSED, message: "spec.workers.template: the API server did not answer in time".into() })
+                    Err(WorkersError {
+                        reason: reason::TEMPLATE_REFUSED,
+                        message: "spec.workers.template: the API server did not answer in time".into(),
+                    })
                 }))
             });
         }
@@ -311,5 +337,9 @@ impl Keeper {
 }
 
 fn target_problem(error: &TargetError) -> Problem {
-    Problem { reason: error.reason().into(), message: format!("spec.workers.{error}"), stalled: !matches!(error, TargetError::Failed(_)) }
+    Problem {
+        reason: error.reason().into(),
+        message: format!("spec.workers.{error}"),
+        stalled: !matches!(error, TargetError::Failed(_)),
+    }
 }

@@ -48,7 +48,14 @@ pub struct Caps {
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { watching: None, desired: Vec::new(), generation: 0, held: BTreeMap::new(), others: Vec::new(), state: State::Pending }
+        Self {
+            watching: None,
+            desired: Vec::new(),
+            generation: 0,
+            held: BTreeMap::new(),
+            others: Vec::new(),
+            state: State::Pending,
+        }
     }
 }
 
@@ -117,7 +124,9 @@ impl Keeper {
         let mut claims = observation.claims.clone();
         claims.extend(link.taken_by.iter().cloned());
         let holders = holders(&link.own_claim(), &claims, observation.redis_time);
-        let ours = desired(&self.queue).into_iter().filter(|one| holders.get(&one.job_type).is_none_or(|holder| *holder == Holder::Us));
+        let ours = desired(&self.queue)
+            .into_iter()
+            .filter(|one| holders.get(&one.job_type).is_none_or(|holder| *holder == Holder::Us));
         self.caps.others = holders.iter().filter_map(|(job, holder)| held_by_another(job, holder)).collect();
         self.caps.hold(&link.work, ours.collect(), self.context.observe_only, self.context.resync);
     }
@@ -144,7 +153,8 @@ impl Keeper {
                 }
                 return;
             }
-            self.caps.state = State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
+            self.caps.state =
+                State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
             return;
         }
         let put_back = self.caps.take(&held);
@@ -153,7 +163,9 @@ impl Keeper {
         self.caps.state = match spoiled {
             Some(key) => State::Bad(Problem {
                 reason: reason::WRONG_KEY_TYPE.into(),
-                message: format!("key {key:?} in Redis is not a string: delete it, or rename what uses it; other job types are held"),
+                message: format!(
+                    "key {key:?} in Redis is not a string: delete it, or rename what uses it; other job types are held"
+                ),
                 stalled: true,
             }),
             None => State::Good(if tracked { Holding::Tracked } else { Holding::Polled }),
@@ -190,7 +202,10 @@ fn held_by_another(job: &JobTypeName, holder: &Holder) -> Option<Problem> {
         Holder::Us => None,
         Holder::Older { namespace, name } => Some(Problem {
             reason: reason::NAMED_BY_OLDER_QUEUE.into(),
-            message: format!("job type {job:?} is named by the older JobQueue {namespace}/{name} too, which holds it; take it out of one of them", job = job.as_str()),
+            message: format!(
+                "job type {job:?} is named by the older JobQueue {namespace}/{name} too, which holds it; take it out of one of them",
+                job = job.as_str()
+            ),
             stalled: true,
         }),
         Holder::OtherCluster { cluster, namespace, name } => Some(Problem {

@@ -85,7 +85,11 @@ pub fn next(farewell: &Farewell) -> Next {
 pub fn grace(queue: &JobQueue) -> Duration {
     let template = queue.spec.workers.as_ref().and_then(|workers| workers.template.as_ref());
     let seconds = template.map(|template| {
-        template.0.pointer("/spec/terminationGracePeriodSeconds").and_then(serde_json::Value::as_u64).unwrap_or(DEFAULT_GRACE_SECONDS)
+        template
+            .0
+            .pointer("/spec/terminationGracePeriodSeconds")
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(DEFAULT_GRACE_SECONDS)
     });
     Duration::from_secs(seconds.unwrap_or(0))
 }
@@ -136,8 +140,16 @@ mod tests {
             ("pods ended, pools not settled", Farewell { since_pods_ended: ended(3), ..after(40) }, Next::Wait),
             ("all settled", Farewell { since_pods_ended: ended(3), pools_left: false, ..after(40) }, Next::Release),
             ("pools never settle", Farewell { since_pods_ended: ended(45), ..after(90) }, Next::Release),
-            ("Redis away for a moment", Farewell { since_pods_ended: ended(10), redis_answers: false, ..after(40) }, Next::Wait),
-            ("c49: Redis gone for good", Farewell { since_pods_ended: ended(45), redis_answers: false, ..after(45) }, Next::Abandon),
+            (
+                "Redis away for a moment",
+                Farewell { since_pods_ended: ended(10), redis_answers: false, ..after(40) },
+                Next::Wait,
+            ),
+            (
+                "c49: Redis gone for good",
+                Farewell { since_pods_ended: ended(45), redis_answers: false, ..after(45) },
+                Next::Abandon,
+            ),
         ] {
             assert_eq!(next(&farewell), expected, "{what}");
         }

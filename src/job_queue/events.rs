@@ -84,7 +84,11 @@ pub fn notices(entries: &[Entry], queue: &str) -> (Vec<Notice>, Option<LastReap>
             Deed::Reap { .. } | Deed::Forget { .. } => {}
         }
     }
-    told.extend(overwritten.into_iter().map(|((is_cap, job), (times, above, last))| overwrite_notice(is_cap, &job, times, above, &last)));
+    told.extend(
+        overwritten
+            .into_iter()
+            .map(|((is_cap, job), (times, above, last))| overwrite_notice(is_cap, &job, times, above, &last)),
+    );
     (told, last_reap)
 }
 
@@ -100,10 +104,16 @@ fn overwrite_notice(is_cap: bool, job: &str, times: u64, above: u64, last: &Over
     let old = if last.old.is_empty() { "nothing" } else { &last.old };
     let ran = if above > 0 { format!("; {above} jobs had started above it") } else { String::new() };
     if is_cap {
-        let note = format!("job type {job}: the cap was overwritten{often}, last with {old}, and is {} again{ran}", last.new);
+        let note =
+            format!("job type {job}: the cap was overwritten{often}, last with {old}, and is {} again{ran}", last.new);
         Notice { warning: above > 0, reason: reason::CAP_OVERWRITTEN, action: "PutBack", note }
     } else {
-        Notice { warning: false, reason: reason::PAUSE_OVERWRITTEN, action: "PutBack", note: format!("job type {job}: the pause was changed{often} and is as specified again") }
+        Notice {
+            warning: false,
+            reason: reason::PAUSE_OVERWRITTEN,
+            action: "PutBack",
+            note: format!("job type {job}: the pause was changed{often} and is as specified again"),
+        }
     }
 }
 
@@ -191,7 +201,13 @@ mod tests {
         let entries = [reap("5000-0", "a", 2), reap("6000-0", "b", 1)];
         let (told, last) = notices(&entries, "q");
         assert_eq!(told.len(), 1);
-        assert!(told[0].note.contains("OOMKilled") && told[0].note.contains("3 jobs") && told[0].note.contains("(and 1 more)"), "{}", told[0].note);
+        assert!(
+            told[0].note.contains("OOMKilled")
+                && told[0].note.contains("3 jobs")
+                && told[0].note.contains("(and 1 more)"),
+            "{}",
+            told[0].note
+        );
         let last = last.unwrap();
         assert_eq!((last.pools, last.jobs, last.locks, last.pod.as_deref()), (2, 3, 3, Some("mail-1")));
         assert_eq!(last.time, Some(Timestamp::from_second(6).unwrap()));
@@ -212,7 +228,11 @@ mod tests {
         let (told, last) = notices(&[one(0), one(2)], "q");
         assert_eq!(last, None);
         assert_eq!(told.len(), 1);
-        assert!(told[0].note.contains("2 times") && told[0].note.contains("2 jobs had started above it"), "{}", told[0].note);
+        assert!(
+            told[0].note.contains("2 times") && told[0].note.contains("2 jobs had started above it"),
+            "{}",
+            told[0].note
+        );
         assert!(told[0].warning);
     }
 }

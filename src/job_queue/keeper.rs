@@ -25,12 +25,12 @@ use super::{deletion, workers};
 use crate::api::PAUSED_ANNOTATION;
 use crate::api::job_queue::JobQueue;
 use crate::metrics::{FailureLabels, QueueLabels};
-use crate::redis::Reason;
 use crate::protocol::JobTypeName;
 use crate::reaper::judge::{Identity, Judge};
 use crate::reaper::owner::{QueuePods, ResolvedTarget};
 use crate::reaper::pods::index::Change;
 use crate::reaper::verdict::Settings;
+use crate::redis::Reason;
 
 /// How long a release may take when the resource is gone.
 const LAST_WORDS_BOUND: Duration = Duration::from_secs(5);
@@ -79,7 +79,8 @@ impl Keeper {
         let Desired::Present(queue) = desired.borrow_and_update().clone() else { return None };
         let namespace = queue.namespace().unwrap_or_default();
         let labels = QueueLabels { namespace: namespace.clone(), jobqueue: queue.name_any() };
-        let identity = Identity { cluster: context.cluster.clone(), namespace: namespace.clone(), name: queue.name_any() };
+        let identity =
+            Identity { cluster: context.cluster.clone(), namespace: namespace.clone(), name: queue.name_any() };
         let mut keeper = Self {
             pods_told: context.pods.subscribe(&namespace),
             reporter: Reporter::new(&queue),
@@ -174,10 +175,19 @@ impl Keeper {
             self.judge.set_settings(settings(queue));
             self.background.spec_changed();
             if first || before.spec.workers != queue.spec.workers {
-                let containers = queue.spec.workers.as_ref().map(|workers| workers.containers.clone()).unwrap_or_default();
-                self.pods = if workers::scale_target(queue).is_some() { QueuePods::new(&containers) } else { QueuePods::none() };
+                let containers =
+                    queue.spec.workers.as_ref().map(|workers| workers.containers.clone()).unwrap_or_default();
+                self.pods = if workers::scale_target(queue).is_some() {
+                    QueuePods::new(&containers)
+                } else {
+                    QueuePods::none()
+                };
                 self.target = None;
-                self.workers = if workers::scale_target(queue).is_some() { State::Pending } else { State::Good(Workers::Outsiders) };
+                self.workers = if workers::scale_target(queue).is_some() {
+                    State::Pending
+                } else {
+                    State::Good(Workers::Outsiders)
+                };
             }
         }
         if let Some(link) = &mut self.link {
@@ -228,7 +238,8 @@ impl Keeper {
             Done::Deployment(Ok(())) => self.background.look_for_target(),
             Done::Deployment(Err(error)) => {
                 warn!(%error, "the workers' Deployment");
-                self.workers = State::Bad(Problem { reason: error.reason.into(), message: error.message, stalled: true });
+                self.workers =
+                    State::Bad(Problem { reason: error.reason.into(), message: error.message, stalled: true });
             }
             Done::Finalizer(Ok(())) => {}
             Done::Finalizer(Err(error)) => warn!(error, "the finalizer could not be changed; trying again"),
@@ -270,7 +281,11 @@ impl Keeper {
             warn!(reason = problem.reason, "Redis: {}", problem.message);
             self.redis = State::Bad(problem);
         }
-        let labels = FailureLabels { namespace: self.labels.namespace.clone(), jobqueue: self.labels.jobqueue.clone(), reason: failure.reason.as_str().into() };
+        let labels = FailureLabels {
+            namespace: self.labels.namespace.clone(),
+            jobqueue: self.labels.jobqueue.clone(),
+            reason: failure.reason.as_str().into(),
+        };
         self.context.metrics.failures.get_or_create(&labels).inc();
         if matches!(failure.reason, Reason::WrongPassword | Reason::NoPermission | Reason::TlsFailed) {
             self.background.read_access_soon();

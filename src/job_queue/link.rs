@@ -91,7 +91,8 @@ impl Link {
     pub fn speak_for(&mut self, queue: &JobQueue) {
         let generation = queue.metadata.generation.unwrap_or(0);
         self.work.set_speaker(Speaker { generation, ..self.work.speaker().clone() });
-        let named: BTreeSet<JobTypeName> = queue.spec.jobs.iter().map(|job| JobTypeName::from(job.name.as_str())).collect();
+        let named: BTreeSet<JobTypeName> =
+            queue.spec.jobs.iter().map(|job| JobTypeName::from(job.name.as_str())).collect();
         self.observer.name_job_types(named.clone());
         self.claiming.job_types = named;
     }

@@ -48,11 +48,16 @@ impl Keeper {
             Err(ScriptError::Failed(failure)) => self.pass_failed(&failure),
             Err(ScriptError::Fenced(fenced)) => {
                 self.passed(PAUSED);
-                self.caps.state = State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
+                self.caps.state =
+                    State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
             }
             Err(error @ ScriptError::Spoiled { .. }) => {
                 self.passed(SWEEP_EVERY);
-                self.caps.state = State::Bad(Problem { reason: reason::WRONG_KEY_TYPE.into(), message: error.to_string(), stalled: true });
+                self.caps.state = State::Bad(Problem {
+                    reason: reason::WRONG_KEY_TYPE.into(),
+                    message: error.to_string(),
+                    stalled: true,
+                });
             }
         }
     }
@@ -71,7 +76,12 @@ impl Keeper {
         let Some(link) = &mut self.link else { return Ok(IDLE) };
         if !observe_only {
             link.open_fence().await?;
-            link.claiming.hosts = self.pods.records().filter(|record| record.gone.is_none()).flat_map(|record| record.pod.hosts.iter().map(|host| host.as_str().to_owned())).collect();
+            link.claiming.hosts = self
+                .pods
+                .records()
+                .filter(|record| record.gone.is_none())
+                .flat_map(|record| record.pod.hosts.iter().map(|host| host.as_str().to_owned()))
+                .collect();
             link.claim().await?;
         }
         let began = Instant::now();
@@ -88,7 +98,8 @@ impl Keeper {
             link.observer.observe(&link.work).await?
         };
         self.context.metrics.redis_calls.get_or_create(&self.labels).inc();
-        let concurrency = observation.pools.values().filter_map(|pool| pool.heartbeat.as_ref()).map(|beat| beat.concurrency).max();
+        let concurrency =
+            observation.pools.values().filter_map(|pool| pool.heartbeat.as_ref()).map(|beat| beat.concurrency).max();
         link.claiming.concurrency = concurrency.unwrap_or(link.claiming.concurrency);
         let observation = Arc::new(observation);
         if self.halt.is_none() {
@@ -111,8 +122,12 @@ impl Keeper {
         }
         let Some(judgement) = self.judge.react(Instant::now(), &self.pods) else { return };
         let Some(observation) = self.reporter.observation() else { return };
-        let certain: BTreeMap<PoolId, Proof> =
-            judgement.dead.iter().filter(|(_, proof)| proof.is_certain()).map(|(pool, proof)| (pool.clone(), proof.clone())).collect();
+        let certain: BTreeMap<PoolId, Proof> = judgement
+            .dead
+            .iter()
+            .filter(|(_, proof)| proof.is_certain())
+            .map(|(pool, proof)| (pool.clone(), proof.clone()))
+            .collect();
         if certain.is_empty() {
             // Something began that must be watched from now on, such as a worker that starts.
             let soon = tokio::time::Instant::now() + judgement.next_look;
@@ -151,7 +166,8 @@ impl Keeper {
             }
         }
         if !judgement.new_bindings.is_empty() || !judgement.stale_bindings.is_empty() {
-            let set: Vec<_> = judgement.new_bindings.iter().map(|(pool, binding)| (pool.clone(), binding.clone())).collect();
+            let set: Vec<_> =
+                judgement.new_bindings.iter().map(|(pool, binding)| (pool.clone(), binding.clone())).collect();
             let drop: Vec<_> = judgement.stale_bindings.iter().cloned().collect();
             link.work.bind(&set, &drop).await?;
         }
@@ -171,7 +187,11 @@ impl Keeper {
                 info!(%pool, proof = proof.name(), jobs = settled.jobs, locks = settled.locks, forgotten = settled.forgotten, "reaped: {}", proof.describe());
             }
             if settled.forgotten {
-                let labels = ReapLabels { namespace: self.labels.namespace.clone(), jobqueue: self.labels.jobqueue.clone(), proof: proof.name().into() };
+                let labels = ReapLabels {
+                    namespace: self.labels.namespace.clone(),
+                    jobqueue: self.labels.jobqueue.clone(),
+                    proof: proof.name().into(),
+                };
                 self.context.metrics.pools_reaped.get_or_create(&labels).inc();
                 if let Some(seen) = self.end_seen(proof).filter(|seen| seen.elapsed() < MEASURED_WITHIN) {
                     self.context.metrics.reap_seconds.get_or_create(&self.labels).observe(seen.elapsed().as_secs_f64());

@@ -102,7 +102,10 @@ impl Reporter {
                     warning: false,
                     reason: events::reason::WOULD_REAP,
                     action: "Observe",
-                    note: format!("worker pool {pool} is dead: {}; with reaping.mode Observe it is left alone", proof.describe()),
+                    note: format!(
+                        "worker pool {pool} is dead: {}; with reaping.mode Observe it is left alone",
+                        proof.describe()
+                    ),
                 });
             }
         }
@@ -232,7 +235,8 @@ impl Keeper {
 
     /// Whether a status that waits for its time now says something that can't wait. A write that failed is not urgent.
     fn is_urgent(&self) -> bool {
-        report::due(&self.reporter.written, &self.next_status(), self.reporter.written_at.map(|at| at.elapsed())) == Due::Now
+        report::due(&self.reporter.written, &self.next_status(), self.reporter.written_at.map(|at| at.elapsed()))
+            == Due::Now
             && self.reporter.written_at.is_some()
     }
 
@@ -292,7 +296,11 @@ impl Keeper {
         metrics.forget_jobs(&self.labels, gone.iter().map(JobTypeName::as_str));
         for name in &own {
             let Some(seen) = observation.job_types.get(name) else { continue };
-            let labels = JobLabels { namespace: self.labels.namespace.clone(), jobqueue: self.labels.jobqueue.clone(), job: name.to_string() };
+            let labels = JobLabels {
+                namespace: self.labels.namespace.clone(),
+                jobqueue: self.labels.jobqueue.clone(),
+                job: name.to_string(),
+            };
             metrics.waiting.get_or_create(&labels).set(seen.waiting as i64);
             metrics.running.get_or_create(&labels).set(seen.running() as i64);
             metrics.locks.get_or_create(&labels).set(seen.lock);
@@ -313,21 +321,32 @@ fn unresponsive(judgement: &Judgement) -> Option<Problem> {
             "more than a third of the workers fell silent at once; they are held for one more timeout, since Redis or the network may be at fault".into(),
         );
     }
-    let silent: BTreeSet<&str> = judgement.silent_though_running().filter_map(|(pool, _)| judgement.pods_of.get(pool)).flatten().map(|pod| &**pod).collect();
+    let silent: BTreeSet<&str> = judgement
+        .silent_though_running()
+        .filter_map(|(pool, _)| judgement.pods_of.get(pool))
+        .flatten()
+        .map(|pod| &**pod)
+        .collect();
     if !silent.is_empty() {
         let names: Vec<&str> = silent.iter().take(5).copied().collect();
         return problem(
             reason::SILENT_WORKERS,
-            format!("{} worker pods run, as their kubelet says, but send no heartbeat ({}): frozen, or cut off from Redis; their locks are kept", silent.len(), names.join(", ")),
+            format!(
+                "{} worker pods run, as their kubelet says, but send no heartbeat ({}): frozen, or cut off from Redis; their locks are kept",
+                silent.len(),
+                names.join(", ")
+            ),
         );
     }
     let shared: Vec<&str> = judgement.shared_hosts.iter().take(5).map(|host| host.as_str()).collect();
     if !shared.is_empty() {
         return problem(
             reason::SHARED_HOST_NAME,
-            format!("several workers report one host name ({}), so only silence can tell which of them died; give each pod a host name of its own", shared.join(", ")),
+            format!(
+                "several workers report one host name ({}), so only silence can tell which of them died; give each pod a host name of its own",
+                shared.join(", ")
+            ),
         );
     }
     None
 }
-

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::audit::Mismatch;
 use crate::api::condition::{
-    self, CONCURRENCY_APPLIED, LOCKS_CONSISTENT, READY, RECONCILING, REDIS_REACHABLE, STALLED, Statement, WORKERS_AVAILABLE,
-    WORKERS_RESPONSIVE, reason,
+    self, CONCURRENCY_APPLIED, LOCKS_CONSISTENT, READY, RECONCILING, REDIS_REACHABLE, STALLED, Statement,
+    WORKERS_AVAILABLE, WORKERS_RESPONSIVE, reason,
 };
 use crate::api::status::{JobQueueStatus, JobStatus, LastReap, PoolCounts, Totals};
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation};
@@ -120,7 +120,12 @@ pub fn status(facts: &Facts<'_>, before: &JobQueueStatus) -> JobQueueStatus {
         next.jobs = facts
             .own_types
             .iter()
-            .map(|name| observation.job_types.get(name).map_or_else(|| JobStatus { name: name.to_string(), ..JobStatus::default() }, |seen| job_status(name, seen, observation)))
+            .map(|name| {
+                observation.job_types.get(name).map_or_else(
+                    || JobStatus { name: name.to_string(), ..JobStatus::default() },
+                    |seen| job_status(name, seen, observation),
+                )
+            })
             .collect();
         next.waiting = next.jobs.iter().map(|job| job.waiting).sum();
         next.runnable = next.jobs.iter().map(|job| job.runnable).sum();
@@ -189,23 +194,44 @@ fn statements(facts: &Facts<'_>) -> Vec<Statement> {
     };
     let caps = match facts.caps {
         State::Pending => Statement::unknown(CONCURRENCY_APPLIED, reason::PUSHING, "caps were not pushed yet"),
-        State::Good(Holding::Nothing) => Statement::yes(CONCURRENCY_APPLIED, reason::NOTHING_TO_HOLD, "no job type has a maxConcurrency or paused"),
-        State::Good(Holding::Tracked) => Statement::yes(CONCURRENCY_APPLIED, reason::HELD, "Redis tells of every change, and it is undone at once"),
-        State::Good(Holding::Polled) => Statement::yes(CONCURRENCY_APPLIED, reason::POLLED, "Redis does not let poolkeeper track keys (CLIENT TRACKING), so caps are looked at every second"),
+        State::Good(Holding::Nothing) => {
+            Statement::yes(CONCURRENCY_APPLIED, reason::NOTHING_TO_HOLD, "no job type has a maxConcurrency or paused")
+        }
+        State::Good(Holding::Tracked) => {
+            Statement::yes(CONCURRENCY_APPLIED, reason::HELD, "Redis tells of every change, and it is undone at once")
+        }
+        State::Good(Holding::Polled) => Statement::yes(
+            CONCURRENCY_APPLIED,
+            reason::POLLED,
+            "Redis does not let poolkeeper track keys (CLIENT TRACKING), so caps are looked at every second",
+        ),
         State::Bad(problem) => Statement::no(CONCURRENCY_APPLIED, &problem.reason, &problem.message),
     };
     let workers = match facts.workers {
-        State::Pending => Statement::unknown(WORKERS_AVAILABLE, reason::LOOKING_FOR_WORKERS, "the worker pods were not looked for yet"),
-        State::Good(Workers::Outsiders) => Statement::yes(WORKERS_AVAILABLE, reason::OUTSIDERS_ONLY, "spec.workers is absent: only a worker's silence can tell that it is dead"),
-        State::Good(Workers::Pods { .. }) => Statement::yes(WORKERS_AVAILABLE, reason::WORKERS_FOUND, "the worker pods are known"),
+        State::Pending => Statement::unknown(
+            WORKERS_AVAILABLE,
+            reason::LOOKING_FOR_WORKERS,
+            "the worker pods were not looked for yet",
+        ),
+        State::Good(Workers::Outsiders) => Statement::yes(
+            WORKERS_AVAILABLE,
+            reason::OUTSIDERS_ONLY,
+            "spec.workers is absent: only a worker's silence can tell that it is dead",
+        ),
+        State::Good(Workers::Pods { .. }) => {
+            Statement::yes(WORKERS_AVAILABLE, reason::WORKERS_FOUND, "the worker pods are known")
+        }
         State::Bad(problem) => Statement::no(WORKERS_AVAILABLE, &problem.reason, &problem.message),
     };
     let responsive = match &facts.unresponsive {
         None => Statement::yes(WORKERS_RESPONSIVE, reason::BEATING, "all workers that run beat"),
-        Some(problem) if problem.reason == reason::SHARED_HOST_NAME => Statement::yes(WORKERS_RESPONSIVE, reason::SHARED_HOST_NAME, &problem.message),
+        Some(problem) if problem.reason == reason::SHARED_HOST_NAME => {
+            Statement::yes(WORKERS_RESPONSIVE, reason::SHARED_HOST_NAME, &problem.message)
+        }
         Some(problem) => Statement::no(WORKERS_RESPONSIVE, &problem.reason, &problem.message),
     };
-    let mut all = vec![ready(facts), reconciling(facts), stalled(facts), redis, caps, workers, locks(facts), responsive];
+    let mut all =
+        vec![ready(facts), reconciling(facts), stalled(facts), redis, caps, workers, locks(facts), responsive];
     if facts.halt == Some(Halt::Paused) {
         all.truncate(3);
     }
@@ -217,7 +243,11 @@ fn locks(facts: &Facts<'_>) -> Statement {
         return Statement::unknown(LOCKS_CONSISTENT, reason::FIRST_PASS, "lock counts were not read yet");
     }
     if facts.pools.dead > 0 {
-        return Statement::no(LOCKS_CONSISTENT, reason::REPAIRING, "dead workers hold locks or jobs that are being given back");
+        return Statement::no(
+            LOCKS_CONSISTENT,
+            reason::REPAIRING,
+            "dead workers hold locks or jobs that are being given back",
+        );
     }
     if facts.mismatches.is_empty() {
         return Statement::yes(LOCKS_CONSISTENT, reason::CONSISTENT, "every lock belongs to a job that runs");
@@ -228,7 +258,11 @@ fn locks(facts: &Facts<'_>) -> Statement {
         .take(5)
         .map(|(job, m)| format!("{job}: lock {}, lock_info {}, in progress {}", m.lock, m.lock_info, m.in_progress))
         .collect();
-    Statement::no(LOCKS_CONSISTENT, reason::REPAIRING, format!("counts don't match the jobs that run ({})", list.join("; ")))
+    Statement::no(
+        LOCKS_CONSISTENT,
+        reason::REPAIRING,
+        format!("counts don't match the jobs that run ({})", list.join("; ")),
+    )
 }
 
 fn problems<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Problem> {
@@ -238,9 +272,19 @@ fn problems<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Problem> {
 fn ready(facts: &Facts<'_>) -> Statement {
     match facts.halt {
         Some(Halt::Paused) => {
-            return Statement::no(READY, reason::PAUSED, format!("the annotation {} stops all management", crate::api::PAUSED_ANNOTATION));
+            return Statement::no(
+                READY,
+                reason::PAUSED,
+                format!("the annotation {} stops all management", crate::api::PAUSED_ANNOTATION),
+            );
         }
-        Some(Halt::Deleting) => return Statement::no(READY, reason::DELETING, "waiting for the workers to end and for what they held to be given back"),
+        Some(Halt::Deleting) => {
+            return Statement::no(
+                READY,
+                reason::DELETING,
+                "waiting for the workers to end and for what they held to be given back",
+            );
+        }
         None => {}
     }
     if let Some(problem) = problems(facts).next() {
@@ -253,7 +297,9 @@ fn ready(facts: &Facts<'_>) -> Statement {
 }
 
 fn reconciling(facts: &Facts<'_>) -> Statement {
-    let pending = matches!(facts.redis, State::Pending) || matches!(facts.caps, State::Pending) || matches!(facts.workers, State::Pending);
+    let pending = matches!(facts.redis, State::Pending)
+        || matches!(facts.caps, State::Pending)
+        || matches!(facts.workers, State::Pending);
     if facts.halt == Some(Halt::Deleting) {
         return Statement::yes(RECONCILING, reason::DELETING, "waiting for the workers to end");
     }
@@ -261,7 +307,9 @@ fn reconciling(facts: &Facts<'_>) -> Statement {
         return Statement::no(RECONCILING, reason::PAUSED, "management is stopped");
     }
     match problems(facts).next() {
-        Some(problem) if !problem.stalled => Statement::yes(RECONCILING, &problem.reason, "trying again until it succeeds"),
+        Some(problem) if !problem.stalled => {
+            Statement::yes(RECONCILING, &problem.reason, "trying again until it succeeds")
+        }
         None if pending => Statement::yes(RECONCILING, reason::FIRST_PASS, "the first pass has not ended yet"),
         _ => Statement::no(RECONCILING, reason::SETTLED, "nothing is under way"),
     }

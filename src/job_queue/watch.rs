@@ -50,7 +50,8 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
     };
     let mut keepers = Keepers { context, kept: HashMap::new(), tasks: JoinSet::new(), stop: stop.clone() };
     while !stop.is_cancelled() {
-        let mut events = std::pin::pin!(watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).default_backoff());
+        let mut events =
+            std::pin::pin!(watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).default_backoff());
         let mut listed = HashSet::new();
         loop {
             let event = tokio::select! {
@@ -79,7 +80,9 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
                     warn!("the watch over JobQueues is too old; listing anew");
                     break;
                 }
-                Some(Err(error)) => warn!(%error, "JobQueues can't be watched; trying again (is the definition jobqueues.poolkeeper.dev installed, and may poolkeeper list it?)"),
+                Some(Err(error)) => {
+                    warn!(%error, "JobQueues can't be watched; trying again (is the definition jobqueues.poolkeeper.dev installed, and may poolkeeper list it?)")
+                }
                 None => break,
             }
         }
@@ -91,7 +94,9 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
 fn key_of(object: &DeserializeGuard<JobQueue>) -> Key {
     match &object.0 {
         Ok(queue) => (queue.namespace().unwrap_or_default(), queue.name_any()),
-        Err(invalid) => (invalid.metadata.namespace.clone().unwrap_or_default(), invalid.metadata.name.clone().unwrap_or_default()),
+        Err(invalid) => {
+            (invalid.metadata.namespace.clone().unwrap_or_default(), invalid.metadata.name.clone().unwrap_or_default())
+        }
     }
 }
 
@@ -146,7 +151,11 @@ async fn keep_on(context: Arc<Context>, key: Key, changes: watch::Receiver<Desir
         if ended.is_ok() {
             return;
         }
-        error!(namespace = key.0, jobqueue = key.1, "the keeper of this JobQueue failed on a defect of poolkeeper; starting it again");
+        error!(
+            namespace = key.0,
+            jobqueue = key.1,
+            "the keeper of this JobQueue failed on a defect of poolkeeper; starting it again"
+        );
         tokio::select! { () = stop.cancelled() => return, () = tokio::time::sleep(RESTART_AFTER) => {} }
     }
 }

@@ -28,7 +28,11 @@ pub struct WorkersError {
 pub fn scale_target(queue: &JobQueue) -> Option<ScaleTargetRef> {
     let workers = queue.spec.workers.as_ref()?;
     if workers.template.is_some() {
-        return Some(ScaleTargetRef { api_version: "apps/v1".into(), kind: "Deployment".into(), name: queue.name_any() });
+        return Some(ScaleTargetRef {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            name: queue.name_any(),
+        });
     }
     workers.scale_target_ref.clone()
 }
@@ -40,7 +44,9 @@ pub fn label_value(name: &str) -> String {
         return name.to_owned();
     }
     // FNV-1a, 64 bits: only to tell long names of one beginning apart.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{}-{hash:016x}", name[..46].trim_end_matches(['-', '.']))
 }
 
@@ -74,9 +80,11 @@ pub fn deployment(queue: &JobQueue) -> Option<Value> {
 /// A field that is `null` is a field that is absent, as `kubectl` has it.
 fn without_nulls(value: &Value) -> Value {
     match value {
-        Value::Object(fields) => {
-            fields.iter().filter(|(_, field)| !field.is_null()).map(|(name, field)| (name.clone(), without_nulls(field))).collect()
-        }
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, field)| !field.is_null())
+            .map(|(name, field)| (name.clone(), without_nulls(field)))
+            .collect(),
         Value::Array(items) => items.iter().map(without_nulls).collect(),
         other => other.clone(),
     }
@@ -89,7 +97,10 @@ pub async fn apply(client: &Client, queue: &JobQueue) -> Result<(), WorkersError
     let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
     let existing = api.get_metadata_opt(&name).await.map_err(|error| refused(&error))?;
     if let Some(existing) = existing
-        && !existing.owner_references().iter().any(|owner| owner.controller == Some(true) && Some(&owner.uid) == queue.uid().as_ref())
+        && !existing
+            .owner_references()
+            .iter()
+            .any(|owner| owner.controller == Some(true) && Some(&owner.uid) == queue.uid().as_ref())
     {
         return Err(WorkersError {
             reason: reason::NAME_TAKEN,
@@ -108,7 +119,9 @@ pub async fn delete(client: &Client, queue: &JobQueue) -> Result<(), WorkersErro
     let (name, namespace) = (queue.name_any(), queue.namespace().unwrap_or_default());
     let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
     let Some(existing) = api.get_metadata_opt(&name).await.map_err(|error| refused(&error))? else { return Ok(()) };
-    if existing.meta().deletion_timestamp.is_some() || !existing.owner_references().iter().any(|owner| Some(&owner.uid) == queue.uid().as_ref()) {
+    if existing.meta().deletion_timestamp.is_some()
+        || !existing.owner_references().iter().any(|owner| Some(&owner.uid) == queue.uid().as_ref())
+    {
         return Ok(());
     }
     match api.delete(&name, &DeleteParams::background()).await {
@@ -123,11 +136,17 @@ fn refused(error: &kube::Error) -> WorkersError {
     match code {
         403 => WorkersError {
             reason: reason::TEMPLATE_REFUSED,
-            message: format!("spec.workers.template: poolkeeper may not manage Deployments here: {}; give its service account apps/deployments get, create, patch, delete", api_error(error)),
+            message: format!(
+                "spec.workers.template: poolkeeper may not manage Deployments here: {}; give its service account apps/deployments get, create, patch, delete",
+                api_error(error)
+            ),
         },
         _ => WorkersError {
             reason: reason::TEMPLATE_REFUSED,
-            message: format!("spec.workers.template: the API server refused the Deployment made from it: {}", api_error(error)),
+            message: format!(
+                "spec.workers.template: the API server refused the Deployment made from it: {}",
+                api_error(error)
+            ),
         },
     }
 }
@@ -147,7 +166,10 @@ mod tests {
 
     #[test]
     fn a_template_becomes_a_deployment_that_belongs_to_the_queue() {
-        let made = deployment(&queue("{template: {metadata: {labels: {app: w}}, spec: {containers: [{name: w, image: i}]}}, replicas: 3}")).unwrap();
+        let made = deployment(&queue(
+            "{template: {metadata: {labels: {app: w}}, spec: {containers: [{name: w, image: i}]}}, replicas: 3}",
+        ))
+        .unwrap();
         assert_eq!(made["spec"]["replicas"], 3);
         assert_eq!(made["spec"]["template"]["metadata"]["labels"], json!({"app": "w", JOB_QUEUE_LABEL: "mail"}));
         assert_eq!(made["spec"]["selector"]["matchLabels"], json!({JOB_QUEUE_LABEL: "mail"}));

@@ -22,7 +22,7 @@ use crate::reaper::owner::QueuePods;
 use crate::reaper::pods::RunState;
 use crate::reaper::verdict::{Decider, Proof, Settings, UnknownFacts, Verdict, decide, decide_unknown};
 use case::{Case, candidates, tenants};
-use crowd::{Claimant, Fell, ProcessKey, hold_many_at_once, limit_to_ended, spend};
+use crowd::{Claimant, Fell, ProcessKey, hold_many_at_once, limit_to_ended};
 use hosts::Hosts;
 use memory::{MadeBinding, Memory};
 
@@ -210,23 +210,27 @@ impl Judge {
             .collect()
     }
 
-    /// Takes back what is more than the ended containers of a shared host name allow.
+    /// Takes back what is more than the ended containers of a shared host name allow. A pool that can only be in a
+    /// container that does not run any more comes before one that may be in a running one.
     fn limit(&mut self, verdicts: &mut BTreeMap<PoolId, Verdict>, cases: &BTreeMap<PoolId, Case>) {
-        let mut claimants = Vec::new();
+        let (mut claimants, mut sure) = (Vec::new(), Vec::new());
         for (pool, verdict) in &*verdicts {
-            let (Verdict::Dead(proof), Some(case)) = (verdict, cases.get(pool)) else { continue };
-            spend(proof, &case.process, &mut self.spent);
-            if let Proof::SharedHostSilent { quiet, .. } = proof {
-                let over = case.contenders.iter().filter(|one| !one.runs());
-                claimants.push(Claimant {
-                    pool: pool.clone(),
-                    process: case.process.clone(),
-                    since: quiet.since,
-                    ended: over.map(|one| one.place.container_id.clone()).collect(),
-                });
+            let (Some(case), Some(memory)) = (cases.get(pool), self.memories.get(pool)) else { continue };
+            let over = case.contenders.iter().filter(|one| !one.runs());
+            let claimant = Claimant {
+                pool: pool.clone(),
+                process: case.process.clone(),
+                since: memory.silence.since(),
+                ended: over.map(|one| one.place.container_id.clone()).collect(),
+                dead: matches!(verdict, Verdict::Dead(_)),
+            };
+            match verdict {
+                Verdict::Dead(Proof::SharedHostSilent { .. }) => claimants.push(claimant),
+                _ if claimant.ended.len() == case.contenders.len() => sure.push(claimant),
+                _ => {}
             }
         }
-        limit_to_ended(verdicts, claimants, &mut self.spent);
+        limit_to_ended(verdicts, sure, claimants, &mut self.spent);
     }
 
     fn report_bindings(&self, judgement: &mut Judgement, observation: &Observation) {

@@ -17,7 +17,7 @@ const DEAD_PER_RUN: usize = 500;
 /// Scripts in one round trip: at 5 ms each well within the bound of an answer.
 const RUNS_PER_TRIP: usize = 100;
 /// Round trips of one call; what is left then is left to the next pass.
-const TRIPS: usize = 200;
+const TRIPS: usize = 1_000;
 
 /// What a reaping did, and what it could not do.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::{EpochSeconds, PoolId};
 use crate::reaper::host::HostKey;
-use crate::reaper::verdict::{Decider, Proof, Verdict};
+use crate::reaper::verdict::{Decider, Verdict};
 
 /// Fewer than these falling silent together are no crowd.
 const CROWD: usize = 4;
@@ -63,7 +63,7 @@ pub(super) struct ProcessKey {
     pub started_at: EpochSeconds,
 }
 
-/// A pool of a shared host name that silence would reap.
+/// A pool, and the ended containers that its death would explain.
 #[derive(Debug, Clone)]
 pub(super) struct Claimant {
     /// The pool.
@@ -74,43 +74,48 @@ pub(super) struct Claimant {
     pub since: Instant,
     /// Ids of the containers that may be its own and don't run any more.
     pub ended: Vec<Arc<str>>,
+    /// Whether it is dead already, and not only silent so far.
+    pub dead: bool,
 }
 
-/// "At most as many processes' pools as have ended": each ended container is the end of one process. `spent` says
-/// which process each ended container was already taken for, and is carried on. Who was silent longest goes first.
+/// "At most as many processes' pools as have ended": each ended container is the end of one process.
+///
+/// `sure` are the pools that can only be in containers that don't run any more: each takes one of them beforehand, dead
+/// or not yet. `claimants` may be in a running one too: those for whom no ended container is left are taken back; who
+/// was silent longest goes first. `spent` says which process each ended container was already taken for, and is carried
+/// on.
 pub(super) fn limit_to_ended(
     verdicts: &mut BTreeMap<PoolId, Verdict>,
+    mut sure: Vec<Claimant>,
     mut claimants: Vec<Claimant>,
     spent: &mut BTreeMap<Arc<str>, ProcessKey>,
 ) {
+    sure.sort_by(|a, b| (!a.dead, a.ended.len(), &a.pool).cmp(&(!b.dead, b.ended.len(), &b.pool)));
+    let mut reserved = spent.clone();
+    for one in sure {
+        if let Some(id) = take(&one, &mut reserved)
+            && one.dead
+        {
+            spent.insert(id, one.process);
+        }
+    }
     claimants.sort_by(|a, b| (a.since, &a.pool).cmp(&(b.since, &b.pool)));
     for claimant in claimants {
-        let own = claimant.ended.iter().any(|id| spent.get(id) == Some(&claimant.process));
-        let free = claimant.ended.iter().find(|id| !spent.contains_key(*id));
-        match (own, free) {
-            (true, _) => {}
-            (false, Some(id)) => {
-                spent.insert(id.clone(), claimant.process);
-            }
-            (false, None) => {
-                let more = Decider::MoreSilentThanEnded { host: claimant.process.host };
-                verdicts.insert(claimant.pool, Verdict::Undecided(more));
-            }
+        if let Some(id) = take(&claimant, &mut reserved) {
+            spent.insert(id, claimant.process);
+        } else {
+            let more = Decider::MoreSilentThanEnded { host: claimant.process.host };
+            verdicts.insert(claimant.pool, Verdict::Undecided(more));
         }
     }
 }
 
-/// The containers whose end is the proof of some process's death already.
-pub(super) fn spend(proof: &Proof, process: &ProcessKey, spent: &mut BTreeMap<Arc<str>, ProcessKey>) {
-    match proof {
-        Proof::ContainerEnded { place, .. }
-        | Proof::ContainerReplaced { place }
-        | Proof::PodEnded { place, .. }
-        | Proof::NoBeatSinceEnd { place, .. } => {
-            spent.entry(place.container_id.clone()).or_insert_with(|| process.clone());
-        }
-        _ => {}
-    }
+/// The container that a process's death explains: one that was taken for it before, or a free one.
+fn take(one: &Claimant, taken: &mut BTreeMap<Arc<str>, ProcessKey>) -> Option<Arc<str>> {
+    let own = one.ended.iter().find(|id| taken.get(*id) == Some(&one.process));
+    let id = own.or_else(|| one.ended.iter().find(|id| !taken.contains_key(*id)))?;
+    taken.insert(id.clone(), one.process.clone());
+    Some(id.clone())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Every sentence of "Dead means dead", one test each.
 
+mod simulation;
 mod stage;
 
 use std::sync::Arc;
@@ -103,7 +104,7 @@ fn a_failed_or_succeeded_pod_is_certain_only_by_its_container_or_its_kubelet() {
         ("Failed", Some("Evicted"), false, "PodEnded"),
         ("Failed", Some("Terminated"), false, "PodEnded"),
         ("Failed", Some("NodeShutdown"), false, "PodEnded"),
-        ("Failed", None, false, "Silence"),           // the pod garbage collector
+        ("Failed", None, false, "Silence"),             // the pod garbage collector
         ("Failed", Some("NodeLost"), false, "Silence"), // the node controller
         ("Succeeded", None, true, "ContainerEnded"),
         ("Failed", Some("Evicted"), true, "ContainerEnded"),
