@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by every command, with HERE set to hack/cluster.
 
-# shellcheck source=hack/cluster/versions.env
+# shellcheck source=hack/cluster/versions.env disable=SC2153 # HERE is the caller's
 . "$HERE/versions.env"
 # shellcheck source=hack/cluster/lib/common.sh
 . "$HERE/lib/common.sh"

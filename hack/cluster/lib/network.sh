@@ -6,7 +6,9 @@
 # four addresses for each. Pods of node N have 10.244.N.0/24, services 10.96.0.0/16;
 # the host has no route to these, so they may be the same in every cluster.
 
+# shellcheck disable=SC2034 # for control-plane.sh
 SERVICE_RANGE=10.96.0.0/16
+# shellcheck disable=SC2034 # for control-plane.sh and node.sh
 POD_RANGE=10.244.0.0/16
 
 node_address() {

@@ -10,6 +10,7 @@ CACHE=$(realpath -ms "${POOLKEEPER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/poolke
 # Network interfaces have 15 characters at most.
 CLUSTER_ID=$(printf '%s' "$CLUSTER" | sha256sum | cut -c 1-8)
 CLUSTER_NAME=poolkeeper-$CLUSTER_ID
+# shellcheck disable=SC2034 # for network.sh
 HOST_LINK=pk$CLUSTER_ID-h
 
 MARKER=$CLUSTER/.poolkeeper-cluster
