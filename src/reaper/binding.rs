@@ -171,8 +171,8 @@ impl Contender {
 pub struct Hosted {
     /// Worker containers of the queue that are reported running.
     pub running: Vec<Contender>,
-    /// Worker containers of the queue's pods that don't run now, but may have started without our knowing yet: uid of
-    /// the pod and name of the container.
+    /// Worker containers of the queue's pods that are not reported running, but may run: not yet reported, or of a pod
+    /// that went while they ran. Uid of the pod and name of the container.
     pub may_start: Vec<(Arc<str>, Arc<str>)>,
     /// Whether another queue, here or in another cluster, claims the host name too.
     pub claimed_elsewhere: bool,
@@ -226,8 +226,8 @@ pub fn bind(
     let left: Vec<&Contender> = existing.iter().filter(|one| possible(one)).collect();
     let sole = hosted.sole().filter(|sole| possible(sole));
     if !left.is_empty() {
-        let narrowed = sole.filter(|sole| left.iter().any(|one| one.place == sole.place));
-        return narrowed.filter(|_| existing.len() > 1).map(|sole| vec![sole.clone()]);
+        let narrowed = sole.filter(|sole| existing.len() > 1 && left.len() == 1 && left[0].place == sole.place);
+        return narrowed.map(|sole| vec![sole.clone()]);
     }
     if let Some(sole) = sole {
         return Some(vec![sole.clone()]);

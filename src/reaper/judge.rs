@@ -19,10 +19,10 @@ pub use judgement::Judgement;
 use crate::protocol::{Claim, Observation, PoolId};
 use crate::reaper::binding::{Binding, Candidate, Contender, bind};
 use crate::reaper::owner::QueuePods;
-use crate::reaper::pods::RunState;
+use crate::reaper::pods::{Fate, RunState};
 use crate::reaper::verdict::{Decider, Proof, Settings, UnknownFacts, Verdict, decide, decide_unknown};
 use case::{Case, candidates, tenants};
-use crowd::{Claimant, Fell, ProcessKey, hold_many_at_once, limit_to_ended};
+use crowd::{Claimant, Deaths, Fell, hold_many_at_once, limit_to_ended};
 use hosts::Hosts;
 use memory::{MadeBinding, Memory};
 
@@ -77,8 +77,8 @@ pub struct Judge {
     identity: Identity,
     settings: Settings,
     memories: BTreeMap<PoolId, Memory>,
-    /// Ended containers of shared host names, and the process whose end each was taken for.
-    spent: BTreeMap<Arc<str>, ProcessKey>,
+    /// Processes that were found dead, for as long as their pods are remembered.
+    deaths: Deaths,
     last: Option<(Instant, Arc<Observation>)>,
 }
 
@@ -86,7 +86,7 @@ impl Judge {
     /// A judge that has seen nothing yet.
     #[must_use]
     pub fn new(identity: Identity, settings: Settings) -> Self {
-        Self { identity, settings, memories: BTreeMap::new(), spent: BTreeMap::new(), last: None }
+        Self { identity, settings, memories: BTreeMap::new(), deaths: Deaths::new(), last: None }
     }
 
     /// Judges by these times from now on.
@@ -100,7 +100,7 @@ impl Judge {
         self.remember(now, &observation, last_look);
         let hosts = Hosts::new(pods, &observation, &self.identity);
         self.make_bindings(&observation, pods, &hosts);
-        self.forget_spent(pods);
+        self.forget_deaths(pods);
         let judgement = self.evaluate(now, &observation, pods, &hosts);
         self.last = Some((now, observation));
         judgement
@@ -145,11 +145,11 @@ impl Judge {
         }
     }
 
-    fn forget_spent(&mut self, pods: &QueuePods) {
-        if !self.spent.is_empty() {
-            let known: BTreeSet<&Arc<str>> =
-                pods.records().flat_map(|record| &record.runs).map(|run| &run.id).collect();
-            self.spent.retain(|id, _| known.contains(id));
+    fn forget_deaths(&mut self, pods: &QueuePods) {
+        if !self.deaths.is_empty() {
+            let runs = pods.records().flat_map(|record| &record.runs);
+            let known: BTreeSet<&Arc<str>> = runs.map(|run| &run.id).collect();
+            self.deaths.retain(|_, candidates| candidates.iter().any(|id| known.contains(id)));
         }
     }
 
@@ -179,7 +179,7 @@ impl Judge {
         }
         let fell = self.fell(&verdicts);
         let held = hold_many_at_once(&mut verdicts, &fell, self.settings.heartbeat_timeout);
-        self.limit(&mut verdicts, &cases);
+        self.limit(&mut verdicts, &cases, pods);
         let mut judgement = Judgement::of(verdicts, held);
         judgement.attribute(&cases, &jobs);
         judgement.shared_hosts = hosts.shared().collect();
@@ -212,25 +212,27 @@ impl Judge {
 
     /// Takes back what is more than the ended containers of a shared host name allow. A pool that can only be in a
     /// container that does not run any more comes before one that may be in a running one.
-    fn limit(&mut self, verdicts: &mut BTreeMap<PoolId, Verdict>, cases: &BTreeMap<PoolId, Case>) {
+    fn limit(&mut self, verdicts: &mut BTreeMap<PoolId, Verdict>, cases: &BTreeMap<PoolId, Case>, pods: &QueuePods) {
         let (mut claimants, mut sure) = (Vec::new(), Vec::new());
         for (pool, verdict) in &*verdicts {
             let (Some(case), Some(memory)) = (cases.get(pool), self.memories.get(pool)) else { continue };
-            let over = case.contenders.iter().filter(|one| !one.runs());
-            let claimant = Claimant {
+            let claimant = || Claimant {
                 pool: pool.clone(),
                 process: case.process.clone(),
                 since: memory.silence.since(),
-                ended: over.map(|one| one.place.container_id.clone()).collect(),
+                candidates: case.contenders.iter().map(|one| one.place.container_id.clone()).collect(),
                 dead: matches!(verdict, Verdict::Dead(_)),
             };
             match verdict {
-                Verdict::Dead(Proof::SharedHostSilent { .. }) => claimants.push(claimant),
-                _ if claimant.ended.len() == case.contenders.len() => sure.push(claimant),
+                Verdict::Dead(Proof::SharedHostSilent { .. }) => claimants.push(claimant()),
+                _ if !case.contenders.is_empty() && !case.contenders.iter().any(Contender::runs) => {
+                    sure.push(claimant());
+                }
                 _ => {}
             }
         }
-        limit_to_ended(verdicts, sure, claimants, &mut self.spent);
+        let over = if claimants.is_empty() { BTreeSet::new() } else { containers_over(pods) };
+        limit_to_ended(verdicts, &over, sure, claimants, &mut self.deaths);
     }
 
     fn report_bindings(&self, judgement: &mut Judgement, observation: &Observation) {
@@ -264,6 +266,13 @@ fn jobs_by_pool(observation: &Observation) -> BTreeMap<PoolId, u64> {
         *jobs.entry(pool.clone()).or_default() += count;
     }
     jobs
+}
+
+/// Ids of the containers that are not reported running.
+fn containers_over(pods: &QueuePods) -> BTreeSet<Arc<str>> {
+    let runs = pods.records().flat_map(|record| record.runs.iter().map(move |run| (record, run)));
+    let over = runs.filter(|(record, run)| record.fate(&run.container, &run.id) != Fate::Running);
+    over.map(|(_, run)| run.id.clone()).collect()
 }
 
 /// When to read again.

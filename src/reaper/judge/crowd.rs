@@ -1,6 +1,6 @@
 //! What can be decided only over several pools at once. Both rules take proofs back, and never give one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub(super) struct ProcessKey {
     pub started_at: EpochSeconds,
 }
 
-/// A pool, and the ended containers that its death would explain.
+/// A pool, and the containers that may be its own.
 #[derive(Debug, Clone)]
 pub(super) struct Claimant {
     /// The pool.
@@ -72,37 +72,46 @@ pub(super) struct Claimant {
     pub process: ProcessKey,
     /// When its silence began.
     pub since: Instant,
-    /// Ids of the containers that may be its own and don't run any more.
-    pub ended: Vec<Arc<str>>,
+    /// Ids of the containers that may be its own, running ones among them.
+    pub candidates: Vec<Arc<str>>,
     /// Whether it is dead already, and not only silent so far.
     pub dead: bool,
 }
 
-/// "At most as many processes' pools as have ended": each ended container is the end of one process.
+/// Processes that were found dead, and the containers that each may have been in. Carried on from look to look.
+pub(super) type Deaths = BTreeMap<ProcessKey, Vec<Arc<str>>>;
+
+/// "At most as many processes' pools as have ended": there must be an ended container for each dead process.
 ///
-/// `sure` are the pools that can only be in containers that don't run any more: each takes one of them beforehand, dead
-/// or not yet. `claimants` may be in a running one too: those for whom no ended container is left are taken back; who
-/// was silent longest goes first. `spent` says which process each ended container was already taken for, and is carried
-/// on.
+/// `over` are the containers that don't run any more. `sure` are the pools that can only be in such ones: each takes
+/// one of them beforehand, dead or not yet. `claimants` may be in a running one too: those for whom no ended container
+/// is left are taken back; who was silent longest goes first.
 pub(super) fn limit_to_ended(
     verdicts: &mut BTreeMap<PoolId, Verdict>,
+    over: &BTreeSet<Arc<str>>,
     mut sure: Vec<Claimant>,
     mut claimants: Vec<Claimant>,
-    spent: &mut BTreeMap<Arc<str>, ProcessKey>,
+    deaths: &mut Deaths,
 ) {
-    sure.sort_by(|a, b| (!a.dead, a.ended.len(), &a.pool).cmp(&(!b.dead, b.ended.len(), &b.pool)));
-    let mut reserved = spent.clone();
+    let mut ends = Ends { over, taken: BTreeMap::new(), wanted: BTreeMap::new() };
+    if !claimants.is_empty() {
+        for (process, candidates) in &*deaths {
+            ends.take(process, candidates);
+        }
+    }
+    sure.sort_by(|a, b| (!a.dead, a.candidates.len(), &a.pool).cmp(&(!b.dead, b.candidates.len(), &b.pool)));
     for one in sure {
-        if let Some(id) = take(&one, &mut reserved)
-            && one.dead
-        {
-            spent.insert(id, one.process);
+        if !claimants.is_empty() {
+            ends.take(&one.process, &one.candidates);
+        }
+        if one.dead {
+            deaths.insert(one.process, one.candidates);
         }
     }
     claimants.sort_by(|a, b| (a.since, &a.pool).cmp(&(b.since, &b.pool)));
     for claimant in claimants {
-        if let Some(id) = take(&claimant, &mut reserved) {
-            spent.insert(id, claimant.process);
+        if ends.take(&claimant.process, &claimant.candidates) {
+            deaths.insert(claimant.process, claimant.candidates);
         } else {
             let more = Decider::MoreSilentThanEnded { host: claimant.process.host };
             verdicts.insert(claimant.pool, Verdict::Undecided(more));
@@ -110,12 +119,38 @@ pub(super) fn limit_to_ended(
     }
 }
 
-/// The container that a process's death explains: one that was taken for it before, or a free one.
-fn take(one: &Claimant, taken: &mut BTreeMap<Arc<str>, ProcessKey>) -> Option<Arc<str>> {
-    let own = one.ended.iter().find(|id| taken.get(*id) == Some(&one.process));
-    let id = own.or_else(|| one.ended.iter().find(|id| !taken.contains_key(*id)))?;
-    taken.insert(id.clone(), one.process.clone());
-    Some(id.clone())
+/// Which ended container explains the death of which process: a matching, in which a process makes room for another
+/// where it can be explained by a different container.
+struct Ends<'a> {
+    over: &'a BTreeSet<Arc<str>>,
+    taken: BTreeMap<Arc<str>, ProcessKey>,
+    wanted: BTreeMap<ProcessKey, Vec<Arc<str>>>,
+}
+
+impl Ends<'_> {
+    /// Whether an ended container is left for this process.
+    fn take(&mut self, process: &ProcessKey, candidates: &[Arc<str>]) -> bool {
+        if self.taken.values().any(|other| other == process) {
+            return true;
+        }
+        let ended = candidates.iter().filter(|id| self.over.contains(*id)).cloned().collect();
+        self.wanted.insert(process.clone(), ended);
+        self.make_room(process, &mut BTreeSet::new())
+    }
+
+    fn make_room(&mut self, process: &ProcessKey, tried: &mut BTreeSet<Arc<str>>) -> bool {
+        for id in self.wanted.get(process).cloned().unwrap_or_default() {
+            if !tried.insert(id.clone()) {
+                continue;
+            }
+            let holder = self.taken.get(&id).cloned();
+            if holder.is_none_or(|holder| self.make_room(&holder, tried)) {
+                self.taken.insert(id, process.clone());
+                return true;
+            }
+        }
+        false
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::protocol::{Claim, EpochSeconds, Observation};
 use crate::reaper::binding::{Contender, Hosted, Place};
 use crate::reaper::host::HostKey;
 use crate::reaper::owner::QueuePods;
-use crate::reaper::pods::{Fate, PodRecord, RunState};
+use crate::reaper::pods::{Fate, PodRecord};
 use crate::reaper::silence::Silence;
 use crate::reaper::verdict::Origin;
 
@@ -104,14 +104,15 @@ impl<'a> Hosts<'a> {
     pub(super) fn hosted(&self, host: &HostKey) -> Hosted {
         let mut hosted = Hosted { claimed_elsewhere: self.others.contains_key(host), ..Hosted::default() };
         for record in self.by_host.get(host).into_iter().flatten() {
-            if record.gone.is_some() || record.pod.is_over() {
-                continue;
-            }
             for status in record.pod.containers.iter().filter(|status| self.pods.is_worker(&status.name)) {
                 let mut runs = record.runs.iter().filter(|run| run.container == status.name);
-                match runs.find(|run| run.state == RunState::Running) {
-                    Some(run) => hosted.running.push(Contender::of_run(record, run)),
-                    None => hosted.may_start.push((record.pod.uid.clone(), status.name.clone())),
+                let open = runs.find(|run| !run.state.is_over()).map(|run| Contender::of_run(record, run));
+                let past = record.gone.is_some() || record.pod.is_over();
+                match open {
+                    Some(one) if one.runs() => hosted.running.push(one),
+                    Some(one) if one.end_seen().is_some() => {}
+                    None if past => {}
+                    _ => hosted.may_start.push((record.pod.uid.clone(), status.name.clone())),
                 }
             }
         }

@@ -142,7 +142,8 @@ impl PodRecord {
     pub fn advanced(&self, pod: Arc<WorkerPod>, now: Instant) -> Self {
         let mut runs = self.runs.clone();
         for status in &pod.containers {
-            note(&mut runs, status, now);
+            let restarts_known = self.pod.container(&status.name).map_or(0, |known| known.restart_count);
+            note(&mut runs, status, restarts_known, now);
         }
         while runs.len() > KEPT_RUNS {
             let oldest = runs.iter().position(|run| run.state.is_over()).unwrap_or(0);
@@ -209,10 +210,9 @@ fn earliest<'a>(runs: impl Iterator<Item = &'a ContainerRun>) -> EndBound {
 }
 
 /// Takes one container's status into the runs of its pod.
-fn note(runs: &mut Vec<ContainerRun>, status: &ContainerStatus, now: Instant) {
-    let known_over = |id: &str| runs.iter().any(|run| &*run.id == id && run.state.is_over());
-    if status.running().is_some_and(|report| known_over(&report.id)) {
-        return; // an event older than what is known
+fn note(runs: &mut Vec<ContainerRun>, status: &ContainerStatus, restarts_known: i32, now: Instant) {
+    if is_outdated(runs, status, restarts_known) {
+        return;
     }
     for report in status.reports() {
         note_report(runs, &status.name, report, now);
@@ -228,6 +228,17 @@ fn note(runs: &mut Vec<ContainerRun>, status: &ContainerStatus, now: Instant) {
             (None, RunState::Running) => run.state = RunState::Unreported { seen: now },
             (None, _) => {}
         }
+    }
+}
+
+/// Whether a status is older than what is known: it says nothing of the newest container, but of one before it.
+fn is_outdated(runs: &[ContainerRun], status: &ContainerStatus, restarts_known: i32) -> bool {
+    let Some(newest) = runs.iter().rev().find(|run| run.container == status.name) else { return false };
+    let Some(latest) = status.reports().last() else { return false };
+    let known = runs.iter().find(|run| run.id == latest.id);
+    match known {
+        Some(run) => run.id != newest.id || (latest.end.is_none() && run.state.is_over()),
+        None => status.restart_count < restarts_known,
     }
 }
 
