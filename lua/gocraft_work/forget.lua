@@ -34,6 +34,7 @@ for t = 1, types do
   counts[t] = is_wrong(reply) and {} or reply
 end
 
+local now, forgotten = redis.call('TIME')[1], 0
 for i = 1, pools do
   local expected, beat_key, state = ARGV[4 + i * 3], KEYS[6 + i], nil
   local beat = redis.pcall('HGET', beat_key, 'heartbeat_at')
@@ -58,13 +59,15 @@ for i = 1, pools do
       redis.call('SREM', KEYS[1], ids[i])
       redis.call('HDEL', KEYS[2], ids[i])
       for _, key in ipairs(zero) do redis.call('HDEL', key, ids[i]) end
-      local now = redis.call('TIME')[1]
       redis.call('ZADD', KEYS[3], now, ids[i])
-      redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - 86400)
       redis.call('XADD', KEYS[5], 'MAXLEN', '1000', '*', 'kind', 'forget', 'queue', ARGV[1], 'pool', ids[i], 'detail', ARGV[5 + i * 3])
-      redis.call('HINCRBY', KEYS[6], 'pools_reaped', 1)
+      forgotten = forgotten + 1
     end
   end
   states[i] = state
+end
+if forgotten > 0 then
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - 86400)
+  redis.call('HINCRBY', KEYS[6], 'pools_reaped', forgotten)
 end
 return {'done', states}

@@ -157,7 +157,11 @@ fn reason_of(code: &str, details: &str) -> Reason {
         "NOSCRIPT" | "UNKILLABLE" => Reason::ScriptRefused,
         _ => {
             let says = |text: &str| details.contains(text);
-            if says("ACL failure") || says("no permissions") || says("No permissions") {
+            if says("executing the script can't")
+                || says("ACL failure")
+                || says("no permissions")
+                || says("No permissions")
+            {
                 Reason::NoPermission
             } else if says("WRONGTYPE") || says("wrong kind of value") {
                 Reason::WrongType
@@ -218,6 +222,7 @@ mod tests {
             ("NOAUTH", "Authentication required.", Reason::WrongPassword),
             ("NOPERM", "User jobs has no permissions to run the 'scan' command", Reason::NoPermission),
             ("ERR", "ACL failure in script: No permissions to access a key", Reason::NoPermission),
+            ("ERR", "The user executing the script can't run this command or subcommand", Reason::NoPermission),
             ("LOADING", "Redis is loading the dataset in memory", Reason::Loading),
             ("BUSY", "Redis is busy running a script.", Reason::Busy),
             ("READONLY", "You can't write against a read only replica.", Reason::ReadOnly),

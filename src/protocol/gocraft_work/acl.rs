@@ -49,6 +49,17 @@ pub fn operator_rules(namespace: &Namespace) -> Vec<String> {
     rules
 }
 
+/// The rules of an ACL user for workers that cannot change caps, so that a cap holds even for the moment of a start. The
+/// library logs the refusal and works on. Source: the uses of SET in gocraft/work v0.5.1.
+#[must_use]
+pub fn worker_rules(namespace: &Namespace) -> Vec<String> {
+    let prefix = glob_escaped(namespace.prefix());
+    let may_set = ["last_periodic_enqueue", "unique:*", "jobs:*:lock"].map(|key| format!("~{prefix}{key}")).join(" ");
+    let mut rules: Vec<String> = ["~*", "&*", "+@all", "-set"].map(Into::into).into();
+    rules.push(format!("(+set {may_set})"));
+    rules
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::protocol::{JobTypeName, PoolId};
 use crate::redis::Call;
 
 /// Pools in one run.
-const POOLS_PER_RUN: usize = 100;
+const POOLS_PER_RUN: usize = 50;
 /// In-progress lists in one run.
 const LISTS_PER_RUN: usize = 4_000;
 

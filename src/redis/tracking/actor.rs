@@ -24,6 +24,8 @@ struct Connected {
     pushes: mpsc::UnboundedReceiver<PushInfo>,
     ping_at: Instant,
     tracking: bool,
+    /// Keeps `pushes` open where the connection itself has none to send.
+    _no_pushes: Option<mpsc::UnboundedSender<PushInfo>>,
 }
 
 enum Wake {
@@ -114,11 +116,8 @@ impl Actor {
     fn hear(&mut self, push: Option<PushInfo>) {
         let now = Instant::now();
         match push {
-            // The sender goes away with the connection, with or without a last word. Polling has none from the start.
-            None => match &mut self.connected {
-                Some(connected) if connected.link.is_over() => self.lost(&disconnected()),
-                _ => {}
-            },
+            // The sender goes away with the connection, after a last word or without.
+            None => self.lost(&disconnected()),
             Some(PushInfo { kind: PushKind::Disconnection, .. }) => self.lost(&disconnected()),
             Some(PushInfo { kind: PushKind::Invalidate, data }) => match data.into_iter().next() {
                 Some(Value::Array(keys)) => {
@@ -158,16 +157,19 @@ impl Actor {
         let Some(connected) = &mut self.connected else { return Ok(()) };
         let due = self.watches.take_due(Instant::now(), connected.tracking);
         for batch in due.chunks(BATCH) {
-            if let Err(failure) = run_batch(connected, &self.watches, batch).await {
-                return Err(failure);
-            }
+            run_batch(connected, &self.watches, batch).await?;
             self.backoff.reset();
             self.active.store(connected.tracking, Ordering::Relaxed);
         }
         if Instant::now() >= connected.ping_at {
             connected.ping_at = Instant::now() + PING_EVERY;
             // Any answer is a sign of life, a refusal too.
-            connected.link.connection.send_packed_command(&::redis::cmd("PING")).await.map_err(|e| lost_or(&e))?;
+            connected
+                .link
+                .connection
+                .send_packed_command(&::redis::cmd("PING"))
+                .await
+                .map_err(|error| Failure::from(&error))?;
         }
         Ok(())
     }
@@ -177,11 +179,6 @@ fn disconnected() -> Failure {
     Failure::new(Reason::Disconnected, "the watching connection was lost")
 }
 
-/// Whatever keeps an answer from this connection makes it useless: what was not heard of is unknown.
-fn lost_or(error: &::redis::RedisError) -> Failure {
-    Failure::from(error)
-}
-
 async fn connect(dialer: &Dialer) -> Result<Connected, Failure> {
     let (sender, pushes) = mpsc::unbounded_channel();
     let ping_at = Instant::now() + PING_EVERY;
@@ -189,20 +186,21 @@ async fn connect(dialer: &Dialer) -> Result<Connected, Failure> {
         Ok(link) => link,
         // A server or proxy from before RESP3.
         Err(failure) if failure.reason == Reason::UnexpectedReply || failure.reason == Reason::ScriptRefused => {
-            let (_, pushes) = mpsc::unbounded_channel();
-            return Ok(Connected { link: dialer.dial_resp2().await?, pushes, ping_at, tracking: false });
+            let (sender, pushes) = mpsc::unbounded_channel();
+            let link = dialer.dial_resp2().await?;
+            return Ok(Connected { link, pushes, ping_at, tracking: false, _no_pushes: Some(sender) });
         }
         Err(failure) => return Err(failure),
     };
     let mut command = ::redis::cmd("CLIENT");
     command.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
-    let answer = link.connection.send_packed_command(&command).await.map_err(|error| lost_or(&error));
+    let answer = link.connection.send_packed_command(&command).await.map_err(|error| Failure::from(&error));
     let tracking = match answer {
         Ok(answer) => !matches!(answer, Value::ServerError(_)),
         Err(failure) if failure.drops_connection() => return Err(failure),
         Err(_) => false,
     };
-    Ok(Connected { link, pushes, ping_at, tracking })
+    Ok(Connected { link, pushes, ping_at, tracking, _no_pushes: None })
 }
 
 /// Runs scripts in one round trip, each right behind its CLIENT CACHING YES, which covers just the next command. What
@@ -253,7 +251,7 @@ async fn send(
         pipeline.add_command(eval(entry.watch.script, &entry.watch.keys, &entry.watch.args));
     }
     let answers = connected.link.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
-    let answers = answers.map_err(|error| lost_or(&error))?;
+    let answers = answers.map_err(|error| Failure::from(&error))?;
     let mut runs = Vec::with_capacity(ids.len());
     let mut unheard = false;
     for (at, answer) in answers.into_iter().enumerate().skip(loads) {

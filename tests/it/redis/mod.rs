@@ -1,0 +1,15 @@
+//! Against a real Redis: every script, connections, and tracking.
+
+mod acl;
+mod bookkeeping;
+mod bounded;
+mod caps;
+mod connect;
+mod fence;
+mod fixture;
+mod forget;
+mod model;
+mod observe;
+mod race;
+mod settle;
+mod tls;

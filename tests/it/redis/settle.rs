@@ -1,0 +1,208 @@
+//! settle.lua: the truth is what runs.
+
+use poolkeeper::protocol::gocraft_work::ScriptError;
+use poolkeeper::protocol::gocraft_work::settle::{Report, Settled};
+use poolkeeper::redis::Reason;
+
+use super::fixture::{Fixture, dead, job_type, living, silent, unknown};
+use crate::support::redis::run;
+
+fn done(settled: Settled) -> Report {
+    match settled {
+        Settled::Done(report) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn c03() -> Fixture {
+    let mut fixture = Fixture::new().await;
+    fixture.beat("D", 1_000, "email").await;
+    fixture.beat("L", 2_000, "email").await;
+    fixture.locks("email", 3, &[("D", 1), ("L", 2)]).await;
+    fixture.running("email", "D", &["d1", "d2", "d3"]).await;
+    fixture.running("email", "L", &["l1", "l2"]).await;
+    fixture.line::<()>("LPUSH work:jobs:email w1").await;
+    fixture
+}
+
+#[tokio::test]
+async fn frees_what_the_dead_held_and_counts_what_the_living_hold() {
+    let mut fixture = c03().await;
+    let email = job_type("email");
+    let report = done(fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+    assert_eq!((report.moved, report.left), (3, 0));
+    assert_eq!((report.lock_before, report.lock_after), (Some(3), Some(2)));
+    assert_eq!(report.by_dead, [(3, 1)]);
+    assert_eq!(fixture.lock("email").await, Some(2));
+    assert_eq!(fixture.info("email").await, [("L".to_owned(), 2)].into());
+    // The right end runs next: the oldest taken first, all of them ahead of what waited.
+    assert_eq!(fixture.list("work:jobs:email").await, ["w1", "d3", "d2", "d1"]);
+}
+
+#[tokio::test]
+async fn the_second_run_changes_nothing() {
+    let mut fixture = c03().await;
+    let email = job_type("email");
+    done(fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+    let before = fixture.dump().await;
+    let report = done(fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+    assert_eq!((report.moved, report.repaired), (0, 0));
+    assert_eq!(fixture.dump().await, before);
+}
+
+#[tokio::test]
+async fn every_portion_leaves_true_counts() {
+    let mut fixture = c03().await;
+    let email = job_type("email");
+    for (left, lock) in [(2, 4), (1, 3), (0, 2)] {
+        let report = done(fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 1).await.unwrap());
+        assert_eq!((report.moved, report.left), (1, left));
+        assert_eq!(fixture.lock("email").await, Some(lock));
+        assert_eq!(fixture.info("email").await.values().sum::<i64>(), lock);
+    }
+    assert_eq!(fixture.list("work:jobs:email").await, ["w1", "d3", "d2", "d1"]);
+}
+
+#[tokio::test]
+async fn a_pool_that_nobody_named_stops_it() {
+    let mut fixture = c03().await;
+    let email = job_type("email");
+    // Fetched before its first heartbeat: known from its lock only.
+    fixture.line::<()>("HSET work:jobs:email:lock_info N 1").await;
+    let before = fixture.dump().await;
+    let settled = fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 500).await.unwrap();
+    let after = fixture.dump().await;
+    assert_eq!(settled, Settled::LookAgain(vec!["N".into()]));
+    let changed: Vec<_> =
+        after.iter().filter(|(key, bytes)| before.get(*key) != Some(bytes)).map(|(key, _)| key).collect();
+    assert_eq!(changed, ["work:poolkeeper:fences", "work:poolkeeper:schema"]);
+    let settled = fixture.work.settle(&email, &dead(&["D", "N"]), &[], 500).await.unwrap();
+    assert_eq!(settled, Settled::LookAgain(vec!["L".into()]));
+    assert_eq!(fixture.dump().await, after);
+}
+
+#[tokio::test]
+async fn a_beat_refutes_silence_but_not_a_certain_proof() {
+    let fixture = c03().await;
+    let email = job_type("email");
+    let settled = fixture.work.settle(&email, &[silent("D", 999)], &living(&["L"]), 500).await.unwrap();
+    assert_eq!(settled, Settled::Moved(vec!["D".into()]));
+    let settled = fixture.work.settle(&email, &[unknown("D")], &living(&["L"]), 500).await.unwrap();
+    assert_eq!(settled, Settled::Moved(vec!["D".into()]));
+    done(fixture.work.settle(&email, &[silent("D", 1_000)], &living(&["L"]), 500).await.unwrap());
+}
+
+/// C01: the pool is in no set, its list and lock are all that is left.
+#[tokio::test]
+async fn an_unknown_pool_is_settled_unless_it_beats_meanwhile() {
+    let mut fixture = Fixture::new().await;
+    fixture.line::<()>("LPUSH work:jobs:replicate r3").await;
+    fixture.running("replicate", "D", &["r2", "r1"]).await;
+    fixture.locks("replicate", 2, &[("D", 2)]).await;
+    let replicate = job_type("replicate");
+    fixture.beat("D", 5, "replicate").await;
+    let settled = fixture.work.settle(&replicate, &[unknown("D")], &[], 500).await.unwrap();
+    assert_eq!(settled, Settled::Moved(vec!["D".into()]));
+    fixture.line::<()>("DEL work:worker_pools work:worker_pools:D").await;
+    done(fixture.work.settle(&replicate, &[unknown("D")], &[], 500).await.unwrap());
+    assert_eq!(fixture.list("work:jobs:replicate").await.len(), 3);
+    assert_eq!(fixture.lock("replicate").await, Some(0));
+    assert!(fixture.info("replicate").await.is_empty());
+}
+
+/// C07.
+#[tokio::test]
+async fn jobs_move_byte_for_byte() {
+    let mut fixture = Fixture::new().await;
+    let body = r#"{"name":"img","id":"a1","t":1774958400,"args":{"activity_id":393087288629462191,"tags":[],"ratio":1.10,"who":"Zoë"}}"#;
+    fixture.running("img", "D", &[body, "not JSON at all"]).await;
+    run::<(), &[u8]>(&mut fixture.redis, [&b"LPUSH"[..], b"work:jobs:img:D:inprogress", &[0, 255, 10, 13]]).await;
+    fixture.locks("img", 3, &[("D", 3)]).await;
+    done(fixture.work.settle(&job_type("img"), &dead(&["D"]), &[], 500).await.unwrap());
+    let list: Vec<Vec<u8>> = fixture.line("LRANGE work:jobs:img 0 -1").await;
+    assert_eq!(list, [vec![0u8, 255, 10, 13], b"not JSON at all".to_vec(), body.as_bytes().to_vec()]);
+}
+
+#[tokio::test]
+async fn leaked_locks_are_lowered_and_lost_ones_raised() {
+    let mut fixture = Fixture::new().await;
+    fixture.beat("L", 1, "a").await;
+    fixture.beat("M", 1, "a").await;
+    fixture.locks("a", 9, &[("L", 4), ("M", -1), ("gone", 0)]).await;
+    fixture.running("a", "L", &["1"]).await;
+    fixture.running("a", "M", &["2", "3"]).await;
+    let report = done(fixture.work.settle(&job_type("a"), &[], &living(&["L", "M"]), 500).await.unwrap());
+    assert_eq!(report.repaired, 3);
+    assert_eq!(fixture.lock("a").await, Some(3));
+    assert_eq!(fixture.info("a").await, [("L".to_owned(), 1), ("M".to_owned(), 2)].into());
+}
+
+#[tokio::test]
+async fn stranded_entries_hold_no_lock() {
+    let mut fixture = Fixture::new().await;
+    fixture.running("a", "L", &["1", "2"]).await;
+    let mut pools = living(&["L"]);
+    pools[0].stranded = 1;
+    done(fixture.work.settle(&job_type("a"), &[], &pools, 500).await.unwrap());
+    assert_eq!(fixture.lock("a").await, Some(1));
+    assert_eq!(fixture.list("work:jobs:a:L:inprogress").await.len(), 2);
+}
+
+#[tokio::test]
+async fn works_when_redis_is_out_of_memory() {
+    let mut fixture = c03().await;
+    fixture.work.fence(poolkeeper::protocol::gocraft_work::FenceOp::Advance).await.unwrap();
+    fixture.line::<()>("CONFIG SET maxmemory 1").await;
+    done(fixture.work.settle(&job_type("email"), &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+    assert_eq!(fixture.lock("email").await, Some(2));
+    assert_eq!(fixture.list("work:jobs:email").await, ["w1", "d3", "d2", "d1"]);
+}
+
+#[tokio::test]
+async fn a_key_of_a_wrong_type_is_named_and_nothing_is_written() {
+    for key in [
+        "work:jobs:email",
+        "work:jobs:email:lock",
+        "work:jobs:email:lock_info",
+        "work:jobs:email:D:inprogress",
+        "work:jobs:email:L:inprogress",
+        "work:worker_pools",
+        "work:poolkeeper:record",
+        "work:poolkeeper:totals",
+    ] {
+        let mut fixture = c03().await;
+        fixture.work.fence(poolkeeper::protocol::gocraft_work::FenceOp::Advance).await.unwrap();
+        fixture.line::<()>(&format!("DEL {key}")).await;
+        fixture.line::<()>(&format!("ZADD {key} 1 x")).await;
+        let before = fixture.dump().await;
+        let error = fixture.work.settle(&job_type("email"), &dead(&["D"]), &living(&["L"]), 500).await.unwrap_err();
+        assert_eq!(error, ScriptError::Spoiled { key: key.to_owned() });
+        assert_eq!(fixture.dump().await, before, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn it_survives_script_flush() {
+    let mut fixture = c03().await;
+    let email = job_type("email");
+    fixture.work.settle(&email, &[], &living(&["D", "L"]), 500).await.unwrap();
+    fixture.line::<()>("SCRIPT FLUSH").await;
+    done(fixture.work.settle(&email, &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_replica_refuses_by_name() {
+    let mut fixture = c03().await;
+    fixture.work.fence(poolkeeper::protocol::gocraft_work::FenceOp::Advance).await.unwrap();
+    fixture.line::<()>("REPLICAOF 127.0.0.1 1").await;
+    let error = fixture.work.settle(&job_type("email"), &dead(&["D"]), &living(&["L"]), 500).await.unwrap_err();
+    assert!(matches!(&error, ScriptError::Failed(failure) if failure.reason == Reason::ReadOnly), "{error}");
+}
+
+#[tokio::test]
+async fn a_type_without_locks_or_lists_stays_without() {
+    let mut fixture = Fixture::new().await;
+    done(fixture.work.settle(&job_type("x"), &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
+    let keys: Vec<String> = fixture.line("KEYS work:jobs:*").await;
+    assert!(keys.is_empty(), "{keys:?}");
+}
