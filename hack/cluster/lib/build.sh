@@ -118,7 +118,7 @@ build_tools() {
 		[ -x "$(tool_path "$program" "$version")" ] || wanted+=("$item")
 	done
 	if [ ${#wanted[@]} -gt 0 ]; then
-		require_space "$CACHE" 6 "building the cluster's programs"
+		require_space "$CACHE" 8 "building the cluster's programs"
 		lock_cache
 		say "Building what is not in $CACHE yet: ${wanted[*]}"
 		for item in "${wanted[@]}"; do
