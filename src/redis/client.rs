@@ -155,7 +155,9 @@ impl Client {
             return Ok((Vec::new(), id));
         }
         let mut pipeline = Pipeline::with_capacity(calls.len());
-        calls.iter().for_each(|call| call.add_to(&mut pipeline));
+        for call in &calls {
+            call.add_to(&mut pipeline);
+        }
         let mut answers = self.send(&mut connection, id, &pipeline).await?;
         let lacking: Vec<usize> = (0..answers.len()).filter(|&at| lacks_script(&answers[at])).collect();
         if !lacking.is_empty() {
@@ -169,10 +171,13 @@ impl Client {
                     pipeline.add_command(load(script));
                 }
             }
-            lacking.iter().for_each(|&at| calls[at].add_to(&mut pipeline));
-            let mut again = self.send(&mut connection, id, &pipeline).await?.into_iter();
-            let refusal = again.by_ref().take(loaded.len()).find(|answer| matches!(answer, Value::ServerError(_)));
-            for (at, answer) in lacking.into_iter().zip(again.skip(0)) {
+            for &at in &lacking {
+                calls[at].add_to(&mut pipeline);
+            }
+            let mut loads = self.send(&mut connection, id, &pipeline).await?;
+            let again = loads.split_off(loaded.len().min(loads.len()));
+            let refusal = loads.into_iter().find(|answer| matches!(answer, Value::ServerError(_)));
+            for (at, answer) in lacking.into_iter().zip(again) {
                 // A refused SCRIPT LOAD says more than the NOSCRIPT that follows from it.
                 answers[at] = if lacks_script(&answer) { refusal.clone().unwrap_or(answer) } else { answer };
             }

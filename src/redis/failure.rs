@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ::redis::{ErrorKind, RedisError, ServerErrorKind};
+use ::redis::{ErrorKind, RedisError};
 
 /// The kinds of failures. [`Reason::as_str`] is part of the API of the resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -182,11 +182,10 @@ impl From<&RedisError> for Failure {
     fn from(error: &RedisError) -> Self {
         let text = error.to_string();
         match error.kind() {
-            ErrorKind::Server(ServerErrorKind::ResponseError) | ErrorKind::Extension | ErrorKind::Server(_) => {
+            ErrorKind::Extension | ErrorKind::Server(_) => {
                 Self::from_server(error.code().unwrap_or("ERR"), error.detail().unwrap_or(""))
             }
             ErrorKind::AuthenticationFailed => Self::new(Reason::WrongPassword, text),
-            ErrorKind::RESP3NotSupported => Self::new(Reason::UnexpectedReply, text),
             ErrorKind::Parse => Self::new(Reason::NotRedis, "the answer is not Redis's protocol"),
             ErrorKind::Io if error.is_timeout() => Self::new(Reason::NoAnswer, "no answer in time"),
             ErrorKind::Io => Self::new(Reason::Disconnected, text),

@@ -117,8 +117,7 @@ impl Actor {
         let now = Instant::now();
         match push {
             // The sender goes away with the connection, after a last word or without.
-            None => self.lost(&disconnected()),
-            Some(PushInfo { kind: PushKind::Disconnection, .. }) => self.lost(&disconnected()),
+            None | Some(PushInfo { kind: PushKind::Disconnection, .. }) => self.lost(&disconnected()),
             Some(PushInfo { kind: PushKind::Invalidate, data }) => match data.into_iter().next() {
                 Some(Value::Array(keys)) => {
                     for key in keys {
@@ -255,7 +254,7 @@ async fn send(
     let mut runs = Vec::with_capacity(ids.len());
     let mut unheard = false;
     for (at, answer) in answers.into_iter().enumerate().skip(loads) {
-        if connected.tracking && (at - loads) % 2 == 0 {
+        if connected.tracking && (at - loads).is_multiple_of(2) {
             unheard |= matches!(answer, Value::ServerError(_));
         } else {
             runs.push(answer);

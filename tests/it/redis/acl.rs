@@ -1,5 +1,7 @@
 //! Everything works with exactly the rights that are documented (C65).
 
+use std::collections::BTreeMap;
+
 use poolkeeper::protocol::EpochSeconds;
 use poolkeeper::protocol::gocraft_work::acl::{operator_rules, worker_rules};
 use poolkeeper::protocol::gocraft_work::cap::{Desired, PutBack, PutBackOf};
@@ -30,7 +32,7 @@ async fn everything(work: &GocraftWork, fixture: &mut Fixture) {
     Sweep::default().step(work).await.unwrap();
     let observation = poolkeeper::protocol::gocraft_work::Observer::default().observe(work).await.unwrap();
     let pools = dead(&["D"]);
-    assert!(reap(work, &observation, &pools, &Default::default()).await.unwrap().is_complete());
+    assert!(reap(work, &observation, &pools, &BTreeMap::default()).await.unwrap().is_complete());
     fixture.beat("D", 2, "a").await;
     assert_eq!(work.unreap(&[("D".into(), serde_json::Value::Null)]).await.unwrap().len(), 1);
     work.bind(&[("L".into(), Binding { candidates: vec![], started_at: None })], &["X".into()]).await.unwrap();

@@ -1,5 +1,7 @@
 //! bind.lua, claim.lua, and the record.
 
+use std::collections::BTreeMap;
+
 use poolkeeper::protocol::EpochSeconds;
 use poolkeeper::protocol::gocraft_work::claim::{Claimed, Claiming};
 use poolkeeper::protocol::gocraft_work::record::Deed;
@@ -96,7 +98,7 @@ async fn a_reaping_and_a_repair_are_in_the_record() {
     let observation = fixture.observe().await;
     let detail = serde_json::json!({"pod": "web 1", "proof": "ContainerTerminated"});
     let pool = DeadPool { detail: detail.clone(), ..dead(&["D"]).remove(0) };
-    reap(&fixture.work, &observation, &[pool], &Default::default()).await.unwrap();
+    reap(&fixture.work, &observation, &[pool], &BTreeMap::default()).await.unwrap();
     let (entries, _) = fixture.work.read_record("", 100).await.unwrap();
     let Deed::Reap { job_type, pools, repaired } = &entries[0].deed else { panic!("{entries:?}") };
     assert_eq!((job_type.as_str(), *repaired, pools.len()), ("a", 1, 1));
@@ -105,7 +107,7 @@ async fn a_reaping_and_a_repair_are_in_the_record() {
 
     fixture.line::<()>("SET work:jobs:a:lock 9").await;
     let observation = fixture.observe().await;
-    let reaped = reap(&fixture.work, &observation, &[], &Default::default()).await.unwrap();
+    let reaped = reap(&fixture.work, &observation, &[], &BTreeMap::default()).await.unwrap();
     assert_eq!(reaped.repaired.len(), 1);
     let (entries, _) = fixture.work.read_record("", 100).await.unwrap();
     let last = &entries.last().unwrap().deed;

@@ -1,4 +1,4 @@
-//! hold_caps.lua on the watching connection: caps are put back within milliseconds.
+//! `hold_caps.lua` on the watching connection: caps are put back within milliseconds.
 
 use std::time::{Duration, Instant};
 

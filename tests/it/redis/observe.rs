@@ -1,7 +1,7 @@
 //! observe.lua and the sweep.
 
-use poolkeeper::protocol::EpochSeconds;
 use poolkeeper::protocol::gocraft_work::{GocraftWork, Namespace, Observer, Sweep};
+use poolkeeper::protocol::{EpochSeconds, JobTypeName, PoolId};
 use poolkeeper::redis::Reason;
 
 use super::fixture::{Fixture, job, job_type, speaker};
@@ -28,14 +28,14 @@ async fn shows_all_of_a_namespace_and_needs_one_script_when_nothing_new_is_there
     let mut observer = Observer::default();
     observer.name_job_types([job_type("named")].into());
     let seen = observer.observe(&fixture.work).await.unwrap();
-    let names: Vec<&str> = seen.job_types.keys().map(|name| name.as_str()).collect();
+    let names: Vec<&str> = seen.job_types.keys().map(JobTypeName::as_str).collect();
     assert_eq!(names, ["email", "img", "named", "old"]);
     let email = &seen.job_types[&job_type("email")];
     assert_eq!((email.waiting, email.lock, email.cap, email.running()), (2, 3, Some(3), 2));
     assert_eq!(email.oldest_enqueued_at, Some(EpochSeconds(1_774_958_400)));
     assert_eq!(email.lock_info.len(), 2);
     assert!(seen.job_types[&job_type("img")].paused);
-    assert_eq!(seen.pools.keys().map(|pool| pool.as_str()).collect::<Vec<_>>(), ["L", "N"]);
+    assert_eq!(seen.pools.keys().map(PoolId::as_str).collect::<Vec<_>>(), ["L", "N"]);
     assert!(seen.pools[&"L".into()].listed && !seen.pools[&"N".into()].listed);
     let beat = seen.pools[&"L".into()].heartbeat.as_ref().unwrap();
     assert_eq!((beat.heartbeat_at, beat.concurrency), (EpochSeconds(2_000), 4));

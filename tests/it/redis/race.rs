@@ -1,5 +1,6 @@
 //! Two reapers at once, and a reader that looks as fast as it can. C01 and C03 at the level of scripts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -34,7 +35,7 @@ async fn two_reapers_free_a_pool_once_and_the_lock_never_dips() {
         fixture.work.keys().clone(),
         fixture.work.speaker().clone(),
     );
-    let (pools, none) = (dead(&["D"]), std::collections::BTreeMap::new());
+    let (pools, none) = (dead(&["D"]), BTreeMap::new());
     let (one, two) =
         tokio::join!(reap(&fixture.work, &observation, &pools, &none), reap(&other, &observation, &pools, &none));
     stop.store(true, Ordering::Relaxed);
@@ -64,7 +65,7 @@ async fn a_pool_that_nobody_remembers_is_settled_and_one_that_appears_is_spared(
         if appears {
             fixture.beat("D", 5_000, "replicate").await;
         }
-        let reaped = reap(&fixture.work, &observation, &[unknown("D")], &Default::default()).await.unwrap();
+        let reaped = reap(&fixture.work, &observation, &[unknown("D")], &BTreeMap::default()).await.unwrap();
         assert_eq!(reaped.is_complete(), !appears);
         assert_eq!(reaped.look_again.is_empty(), !appears);
         let (waiting, lock) = if appears { (1, 2) } else { (3, 0) };
@@ -82,7 +83,7 @@ async fn a_late_finish_of_a_reaped_pool_is_settled() {
     fixture.locks("a", 1, &[("D", 1)]).await;
     fixture.running("a", "D", &["d1"]).await;
     let observation = fixture.observe().await;
-    let none = Default::default();
+    let none = BTreeMap::default();
     assert!(reap(&fixture.work, &observation, &dead(&["D"]), &none).await.unwrap().is_complete());
     fixture.line::<()>("DECR work:jobs:a:lock").await;
     fixture.line::<()>("HINCRBY work:jobs:a:lock_info D -1").await;
