@@ -19,7 +19,9 @@ pub(super) struct Entry {
     pub(super) outbox: Arc<Outbox>,
     /// When it runs next; every run sets it anew.
     due: Instant,
-    /// Runs for changes that are left, as of `counted`.
+    /// A change has set `due` already.
+    answering: bool,
+    /// Runs for changes that are left, as of `counted`; below 0 while one is put off.
     budget: f64,
     counted: Instant,
 }
@@ -27,19 +29,15 @@ pub(super) struct Entry {
 impl Entry {
     /// A change wants a run: now, or when the rate limit allows it. Several changes until then make one run.
     fn changed(&mut self, now: Instant) {
-        let earned = now.saturating_duration_since(self.counted).as_secs_f64() * PER_SECOND;
-        self.budget = (self.budget + earned).min(BURST);
-        self.counted = now;
-        if self.due <= now {
+        if self.answering {
             return;
         }
-        if self.budget >= 1.0 {
-            self.budget -= 1.0;
-            self.due = now;
-        } else {
-            let wait = Duration::from_secs_f64((1.0 - self.budget) / PER_SECOND);
-            self.due = self.due.min(now + wait);
-        }
+        self.answering = true;
+        let earned = now.saturating_duration_since(self.counted).as_secs_f64() * PER_SECOND;
+        self.budget = (self.budget + earned).min(BURST) - 1.0;
+        self.counted = now;
+        let wait = Duration::from_secs_f64((-self.budget / PER_SECOND).max(0.0));
+        self.due = self.due.min(now + wait);
     }
 }
 
@@ -53,7 +51,7 @@ pub(super) struct Watches {
 impl Watches {
     pub(super) fn add(&mut self, id: u64, watch: Watch, outbox: Arc<Outbox>, now: Instant) {
         self.index(id, &watch.keys);
-        self.entries.insert(id, Entry { watch, outbox, due: now, budget: BURST, counted: now });
+        self.entries.insert(id, Entry { watch, outbox, due: now, answering: false, budget: BURST, counted: now });
     }
 
     pub(super) fn replace(&mut self, id: u64, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>>, now: Instant) {
@@ -95,6 +93,7 @@ impl Watches {
                 due.push(*id);
                 let resync = if heard { entry.watch.resync } else { entry.watch.resync.min(POLL) };
                 entry.due = now + resync;
+                entry.answering = false;
             }
         }
         due
