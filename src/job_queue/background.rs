@@ -73,6 +73,18 @@ impl Slot {
         !self.running && self.due.is_some_and(|due| due <= Instant::now())
     }
 
+    /// Whether a task that is wanted starts now; if not, `wake_at` is when it will.
+    fn starts(&mut self, wake_at: &mut Option<Instant>) -> bool {
+        if self.is_due() {
+            self.running = true;
+            return true;
+        }
+        if let (false, Some(due)) = (self.running, self.due) {
+            *wake_at = Some(wake_at.map_or(due, |at| at.min(due)));
+        }
+        false
+    }
+
     fn soon(&mut self) {
         self.due = Some(Instant::now());
     }
@@ -101,6 +113,8 @@ pub struct Background {
     replica_sets: bool,
     releasing: bool,
     uses_secrets: bool,
+    /// When the next task that is wanted is due.
+    wake_at: Option<Instant>,
 }
 
 impl Background {
@@ -111,7 +125,7 @@ impl Background {
     }
 
     /// Everything is due again.
-    pub fn spec_changed(&mut self) {
+    pub fn all_due(&mut self) {
         for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer] {
             slot.soon();
         }
@@ -130,19 +144,9 @@ impl Background {
         self.target.soon();
     }
 
-    /// When the next task is due.
-    #[must_use]
-    pub fn next_due(&self) -> Option<Instant> {
-        [&self.access, &self.target, &self.deployment, &self.finalizer]
-            .into_iter()
-            .filter(|slot| !slot.running)
-            .filter_map(|slot| slot.due)
-            .min()
-    }
-
     /// What the next task to end found; `Done` is taken in by the keeper. Cancel-safe.
     pub async fn next(&mut self) -> Option<Done> {
-        let due = self.next_due();
+        let due = self.wake_at;
         let timer = async {
             match due {
                 Some(due) => tokio::time::sleep_until(due).await,
@@ -212,11 +216,10 @@ impl Background {
 
     /// Takes back what was pushed (without a goodbye: nothing), then takes away the finalizer. Whether this started now.
     pub fn release(&mut self, context: &Arc<Context>, queue: Arc<JobQueue>, goodbye: Option<Goodbye>) -> bool {
-        if self.releasing || self.finalizer.running || !self.finalizer.is_due() {
+        if self.releasing || !self.finalizer.starts(&mut self.wake_at) {
             return false;
         }
         self.releasing = true;
-        self.finalizer.running = true;
         let client = context.client.clone();
         self.tasks.spawn(async move {
             if let Some(goodbye) = goodbye {
@@ -258,14 +261,14 @@ impl Keeper {
     /// Starts the tasks that are due.
     pub(super) fn start_background(&mut self) {
         self.background.new = Some(());
+        self.background.wake_at = None;
         if self.halt == Some(Halt::Paused) {
             return;
         }
         let (context, queue) = (self.context.clone(), self.queue.clone());
         let background = &mut self.background;
         background.uses_secrets = uses_secrets(&queue.spec.redis);
-        if background.access.is_due() {
-            background.access.running = true;
+        if background.access.starts(&mut background.wake_at) {
             let (client, namespace, queue) = (context.client.clone(), self.labels.namespace.clone(), queue.clone());
             background.tasks.spawn(async move {
                 let resolved = timeout(BOUND, access::resolve(&client, &namespace, &queue.spec.redis)).await;
@@ -273,9 +276,8 @@ impl Keeper {
             });
         }
         if let Some(wanted) = workers::scale_target(&queue)
-            && background.target.is_due()
+            && background.target.starts(&mut background.wake_at)
         {
-            background.target.running = true;
             let (client, namespace) = (context.client.clone(), self.labels.namespace.clone());
             let known = self.target.as_ref().map(|target| target.resource.clone());
             background.tasks.spawn(async move {
@@ -301,8 +303,7 @@ impl Keeper {
         let deleting = self.halt == Some(Halt::Deleting);
         let has_template = queue.spec.workers.as_ref().is_some_and(|workers| workers.template.is_some());
         if !deleting && deletion::has_finalizer(queue) != deletion::needs_finalizer(queue) {
-            if background.finalizer.is_due() {
-                background.finalizer.running = true;
+            if background.finalizer.starts(&mut background.wake_at) {
                 let (client, queue) = (context.client.clone(), queue.clone());
                 background.tasks.spawn(async move {
                     Done::Finalizer(
@@ -313,8 +314,7 @@ impl Keeper {
             // Nothing is made before the finalizer that cleans up after it.
             return;
         }
-        if has_template && background.deployment.is_due() {
-            background.deployment.running = true;
+        if has_template && background.deployment.starts(&mut background.wake_at) {
             let (client, queue) = (context.client.clone(), queue.clone());
             background.tasks.spawn(async move {
                 let work = async {

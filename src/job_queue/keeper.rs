@@ -115,7 +115,7 @@ impl Keeper {
     }
 
     async fn work(mut self, stop: CancellationToken) {
-        let mut lead = self.context.lead.clone();
+        let (mut lead, mut led) = (self.context.lead.clone(), true);
         loop {
             self.start_background();
             self.say_farewell();
@@ -134,14 +134,11 @@ impl Keeper {
                     }
                 }
                 // The sender lives in the index, which outlives every keeper.
-                _ = self.pods_told.changed() => {
-                    self.pods_told.mark_unchanged();
-                    self.react().await;
-                }
+                Ok(()) = self.pods_told.changed() => self.react().await,
                 said = self.caps.next() => self.caps_said(said).await,
                 done = self.background.next() => if let Some(done) = done { self.take(done) },
                 () = tokio::time::sleep_until(self.next_pass) => self.pass().await,
-                _ = lead.changed() => lead.mark_unchanged(),
+                changed = lead.changed(), if led => led = changed.is_ok(),
                 () = self.reporter.due() => {}
             }
         }
@@ -165,6 +162,7 @@ impl Keeper {
             info!(?halt, "management changes");
             self.halt = halt;
             self.caps.stop();
+            self.background.all_due();
         }
         if deleting && self.deletion_seen.is_none() {
             self.deletion_seen = Some(Instant::now());
@@ -173,7 +171,7 @@ impl Keeper {
         let changed = first || before.spec != queue.spec;
         if changed {
             self.judge.set_settings(settings(queue));
-            self.background.spec_changed();
+            self.background.all_due();
             if first || before.spec.workers != queue.spec.workers {
                 let containers =
                     queue.spec.workers.as_ref().map(|workers| workers.containers.clone()).unwrap_or_default();

@@ -24,6 +24,8 @@ use crate::reaper::verdict::{Expect, Proof};
 
 /// While there is nothing to do.
 const IDLE: Duration = Duration::from_secs(3600);
+/// While the resource is being deleted and its Redis is not known.
+const LEAVING: Duration = Duration::from_secs(1);
 /// While the resource is paused: how often the fence is looked at.
 const PAUSED: Duration = Duration::from_secs(15);
 /// After something was settled: soon enough to see what it came to.
@@ -43,7 +45,10 @@ impl Keeper {
             (Some(_), _) => self.full_pass().await,
         };
         match result {
-            Ok(IDLE) => self.next_pass = tokio::time::Instant::now() + IDLE,
+            Ok(IDLE) => {
+                let leaving = self.halt == Some(Halt::Deleting);
+                self.next_pass = tokio::time::Instant::now() + if leaving { LEAVING } else { IDLE };
+            }
             Ok(next) => self.passed(next),
             Err(ScriptError::Failed(failure)) => self.pass_failed(&failure),
             Err(ScriptError::Fenced(fenced)) => {

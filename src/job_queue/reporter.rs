@@ -210,7 +210,12 @@ impl Keeper {
             self.reporter.due_at = None;
             return;
         }
-        if self.reporter.writing || self.reporter.due_at.is_some_and(|due| due > Instant::now()) && !self.is_urgent() {
+        if self.reporter.writing {
+            // What came of it wakes the keeper.
+            self.reporter.due_at = None;
+            return;
+        }
+        if self.reporter.due_at.is_some_and(|due| due > Instant::now()) && !self.is_urgent() {
             return;
         }
         let next = self.next_status();

@@ -162,6 +162,7 @@ impl PodIndex {
                 let (namespace, uid) = (pod.namespace.clone(), pod.uid.clone());
                 inner.seen(pod, now, &mut touched);
                 inner.depart(&namespace, &uid, true, now);
+                touched.insert(namespace);
             }
         }
         inner.expire(now, &mut touched);

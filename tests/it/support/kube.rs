@@ -30,7 +30,8 @@ pub fn kubeconfig() -> PathBuf {
 pub async fn client() -> Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let read = Kubeconfig::read_from(kubeconfig()).expect("a kubeconfig");
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.expect("a usable kubeconfig");
+    let config =
+        Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.expect("a usable kubeconfig");
     Client::try_from(config).expect("a client")
 }
 
@@ -40,7 +41,9 @@ pub async fn install_definitions(client: &Client) {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for (_, definition) in crd::definitions() {
         let name = definition.name_any();
-        api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&definition)).await.expect("the definition");
+        api.patch(&name, &PatchParams::apply("test").force(), &Patch::Apply(&definition))
+            .await
+            .expect("the definition");
         wait_for("the definition to be served", Duration::from_secs(20), || async {
             let served = api.get(&name).await.ok()?.status?.conditions?;
             served.iter().any(|c| c.type_ == "Established" && c.status == "True").then_some(())
@@ -64,7 +67,8 @@ impl TestNamespace {
         install_definitions(&client).await;
         let api = Api::<Namespace>::all(client.clone());
         let wanted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": format!("{stem}-")}});
-        let made = api.create(&PostParams::default(), &serde_json::from_value(wanted).unwrap()).await.expect("a namespace");
+        let made =
+            api.create(&PostParams::default(), &serde_json::from_value(wanted).unwrap()).await.expect("a namespace");
         Self { client, name: made.name_any() }
     }
 
@@ -92,13 +96,19 @@ impl TestNamespace {
             wanted(&status).then_some(status)
         })
         .await;
-        found.unwrap_or_else(|| panic!("{name}: {what} did not come; the last status was {:#?}", last.into_inner().unwrap()))
+        found.unwrap_or_else(|| {
+            panic!("{name}: {what} did not come; the last status was {:#?}", last.into_inner().unwrap())
+        })
     }
 
     /// Creates any object out of JSON.
     pub async fn create<K>(&self, object: Value) -> K
     where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + serde::Serialize,
     {
         self.api::<K>().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.expect("created")
     }

@@ -51,9 +51,11 @@ impl Operator {
 
     /// Waits until it says that it is ready.
     pub async fn wait_ready(&self) {
-        wait_for(&format!("an operator that is ready; its log is {}", self.log.display()), Duration::from_secs(30), || async {
-            (self.get("/readyz").await?.0 == 200).then_some(())
-        })
+        wait_for(
+            &format!("an operator that is ready; its log is {}", self.log.display()),
+            Duration::from_secs(30),
+            || async { (self.get("/readyz").await?.0 == 200).then_some(()) },
+        )
         .await;
     }
 

@@ -1,0 +1,116 @@
+//! Bad manifests: each is refused by the API server with a sentence that says what to do.
+
+use kube::Api;
+use kube::api::PostParams;
+use kube::core::{ApiResource, DynamicObject};
+use poolkeeper::api::job_queue::JobQueue;
+use serde_json::{Value, json};
+
+use crate::support::kube::TestNamespace;
+
+fn good() -> Value {
+    json!({
+        "gocraftWork": {"namespace": "work"},
+        "redis": {"url": "redis://redis:6379/0"},
+        "jobs": [{"name": "send_email", "maxConcurrency": 2}],
+        "workers": {"template": {"spec": {"containers": [{"name": "w", "image": "i"}]}}, "replicas": 1},
+    })
+}
+
+/// The spec with one place changed; `null` takes a field away.
+fn with(pointer: &str, value: Value) -> Value {
+    let mut spec = good();
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    let parent = spec.pointer_mut(parent).expect("its parent").as_object_mut().expect("an object");
+    if value.is_null() {
+        parent.remove(field)
+    } else {
+        parent.insert(field.into(), value)
+    };
+    spec
+}
+
+/// As `kubectl create` does: nothing but the server checks it.
+async fn create(namespace: &TestNamespace, spec: Value) -> Result<DynamicObject, kube::Error> {
+    let resource = ApiResource::erase::<JobQueue>(&());
+    let api = Api::<DynamicObject>::namespaced_with(namespace.client.clone(), &namespace.name, &resource);
+    let mut object = DynamicObject::new("bad", &resource);
+    object.data = json!({"spec": spec});
+    api.create(&PostParams::default(), &object).await
+}
+
+#[tokio::test]
+async fn what_the_server_can_check_it_refuses_with_a_sentence() {
+    let namespace = TestNamespace::new("manifests").await;
+    namespace.job_queue("good", good()).await.expect("the good one is taken");
+    let secret = json!({"secretKeyRef": {"name": "redis", "key": "url"}});
+    let target = json!({"kind": "Deployment", "name": "w"});
+    for (what, spec, says) in [
+        ("no protocol", with("/gocraftWork", Value::Null), "spec.gocraftWork: Required value"),
+        ("no Redis", with("/redis", json!({})), "set exactly one of url and urlFrom"),
+        ("two Redis", with("/redis/urlFrom", secret.clone()), "set exactly one of url and urlFrom"),
+        ("not a URL", with("/redis/url", json!("redis:6379")), "spec.redis.url"),
+        (
+            "TLS without rediss",
+            with("/redis/tls", json!({"insecureSkipVerify": true})),
+            "tls needs a url that begins with rediss://",
+        ),
+        (
+            "half a client certificate",
+            with("/redis", json!({"urlFrom": secret, "tls": {"certFrom": secret}})),
+            "needs both certFrom and keyFrom",
+        ),
+        ("a job twice", with("/jobs", json!([{"name": "a"}, {"name": "a"}])), "Duplicate value"),
+        ("a nameless job", with("/jobs", json!([{"name": ""}])), "spec.jobs[0].name"),
+        ("a negative cap", with("/jobs", json!([{"name": "a", "maxConcurrency": -1}])), "spec.jobs[0].maxConcurrency"),
+        (
+            "a cap in words",
+            with("/jobs", json!([{"name": "a", "maxConcurrency": "two"}])),
+            "spec.jobs[0].maxConcurrency",
+        ),
+        (
+            "target and template",
+            with("/workers/scaleTargetRef", target.clone()),
+            "set at most one of scaleTargetRef and template",
+        ),
+        (
+            "strategy without template",
+            with("/workers", json!({"scaleTargetRef": target, "strategy": {"type": "Recreate"}})),
+            "strategy goes with template",
+        ),
+        (
+            "replicas without template",
+            with("/workers", json!({"scaleTargetRef": target, "replicas": 1})),
+            "replicas goes with template",
+        ),
+        ("negative replicas", with("/workers/replicas", json!(-1)), "spec.workers.replicas"),
+        ("an unknown mode", with("/reaping", json!({"mode": "Kill"})), "Enforce"),
+        (
+            "a timeout below a beat",
+            with("/reaping", json!({"heartbeatTimeoutSeconds": 3})),
+            "spec.reaping.heartbeatTimeoutSeconds",
+        ),
+        (
+            "an outsider timeout below a beat",
+            with("/reaping", json!({"outsiderTimeoutSeconds": 3})),
+            "must be 0 (never) or at least 6",
+        ),
+        ("an unknown policy", with("/deletionPolicy", json!("Keep")), "Retain"),
+        ("a template without containers", with("/workers/template", json!({"spec": {}})), "containers"),
+    ] {
+        let refused = create(&namespace, spec).await.expect_err(what);
+        let text = refused.to_string();
+        assert!(text.contains(says), "{what}: expected {says:?} in {text}");
+    }
+    namespace.delete().await;
+}
+
+#[tokio::test]
+async fn the_redis_namespace_can_not_be_changed() {
+    let namespace = TestNamespace::new("immutable").await;
+    namespace.job_queue("mail", good()).await.expect("taken");
+    let refused =
+        namespace.job_queue("mail", with("/gocraftWork", json!({"namespace": "other"}))).await.expect_err("a change");
+    assert!(refused.to_string().contains("make another JobQueue"), "{refused}");
+    namespace.delete().await;
+}

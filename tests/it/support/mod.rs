@@ -1,0 +1,8 @@
+//! What the tiers of tests share.
+
+pub mod kube;
+pub mod operator;
+pub mod pods;
+pub mod pools;
+pub mod proxy;
+pub mod redis;
