@@ -65,14 +65,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_name_every_command_of_the_scripts() {
+    fn rules_name_the_commands_of_the_scripts_and_no_others() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lua/gocraft_work");
+        let mut scripts = String::new();
         for file in std::fs::read_dir(folder).unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-            for call in text.split("call('").skip(1) {
-                let command = call.split('\'').next().unwrap().to_lowercase();
-                assert!(IN_SCRIPTS.contains(&command.as_str()), "{command} is missing");
-            }
+            scripts.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+        }
+        for call in scripts.split("call('").skip(1) {
+            let command = call.split('\'').next().unwrap().to_lowercase();
+            assert!(IN_SCRIPTS.contains(&command.as_str()), "{command} is missing");
+        }
+        for command in IN_SCRIPTS {
+            assert!(scripts.contains(&format!("'{}'", command.to_uppercase())), "{command} is not used");
         }
         assert_eq!(operator_rules(&Namespace::new("w*"))[0], "~w\\*:*");
     }
