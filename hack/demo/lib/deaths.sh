@@ -117,9 +117,9 @@ check_runs() {
 }
 
 act_graceful() {
-  local pool pod reaped from ended gone
+  local pool pod requeued from ended gone
   step "5. A pod is deleted while its job runs on"
-  reaped=$(total pools_reaped)
+  requeued=$(total jobs_requeued)
   enqueue report 1 '{"ms":8000}'
   wait_until 30 "the job was not started" runs_report
   read -r pool pod _ < <(pools_of report | grep ' 1$')
@@ -136,8 +136,8 @@ act_graceful() {
   wait_until 20 "the log of pod $pod does not tell of the end of the job" grep -q '"event":"process-stop"' "$SCRATCH/logs"
   stop_samples
   [ "$(times start "${ENQUEUED[0]}") $(times end "${ENQUEUED[0]}")" = "1 1" ] || die "the job of the deleted pod did not run exactly once"
-  [ "$(total pools_reaped)" = "$reaped" ] || die "the pod that ended well was taken for dead"
-  note "Pod deleted while its job ran" "the job ran on for $(seconds "$from" "$ended"), ended, ran once; nothing was reaped; the pod was gone $(seconds "$ended" "$gone") later"
+  [ "$(total jobs_requeued)" = "$requeued" ] || die "a job of the pod that ended well went back to the queue"
+  note "Pod deleted while its job ran" "the job ran on for $(seconds "$from" "$ended"), ended, and ran once; nothing was taken from it; the pod was gone $(seconds "$ended" "$gone") later"
 }
 
 runs_report() { pools_of report | grep -q ' 1$'; }

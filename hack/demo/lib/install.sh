@@ -28,12 +28,12 @@ rolled_out() {
 apply_examples() {
   step "Apply examples/redis.yaml and examples/jobqueue.yaml (namespace $NAMESPACE)"
   "$KUBECTL" get namespace "$NAMESPACE" >/dev/null 2>&1 || "$KUBECTL" create namespace "$NAMESPACE" >/dev/null
-  remove_examples
   APPLIED=yes
+  remove_examples
   sed "s|localhost/redis:dev|$REDIS_IMAGE|" "$ROOT/examples/redis.yaml" | kube apply -f - >/dev/null
   rolled_out "$NAMESPACE" redis
   require_redis
-  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|" "$ROOT/examples/jobqueue.yaml" | kube apply -f - >/dev/null
+  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|; s|redis\.default\.svc|redis.$NAMESPACE.svc|" "$ROOT/examples/jobqueue.yaml" | kube apply -f - >/dev/null
   kube wait --for=condition=Ready jobqueue/mail --timeout=60s >/dev/null 2>&1 ||
     die "the JobQueue mail is not Ready; its conditions are above"
   wait_until 30 "poolkeeper made no Deployment from the template" kube get deployment mail
@@ -43,7 +43,7 @@ apply_examples() {
 
 # remove_examples: what an earlier run left, so that all counts begin at zero.
 remove_examples() {
-  kube delete jobqueue mail --ignore-not-found --timeout=90s >/dev/null ||
+  kube delete jobqueue mail --ignore-not-found --timeout=180s >/dev/null ||
     die "the JobQueue mail of an earlier run does not go; look at: kubectl --namespace $NAMESPACE describe jobqueue mail"
   kube delete deployment redis --ignore-not-found --timeout=60s >/dev/null
   # The Deployment's name is free once the old pods are gone, and so is the Service's address.

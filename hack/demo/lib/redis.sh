@@ -34,7 +34,7 @@ return lines'
 
 pools_of() { redis EVAL "$POOLS_SCRIPT" 1 "$(job_key "$1")"; }
 
-# start_samples JOB_TYPE [POOL]: sample as fast as Redis answers, into $SAMPLES, until stop_samples; 2 minutes at most.
+# start_samples JOB_TYPE [POOL]: sample every few milliseconds, into $SAMPLES, until stop_samples; 2 minutes at most.
 # Fields of a line: 1 time, 2 running, 3 lock, 4 cap, 5 waiting, 6 front of the queue, 7 in progress in POOL.
 SAMPLES=$SCRATCH/samples
 start_samples() {
@@ -54,6 +54,8 @@ take_samples() {
     echo "$1" >&"${cli[1]}" || return
     IFS= read -r -t 10 -u "${cli[0]}" reply || return
     printf '%s %s\n' "${EPOCHREALTIME/./}" "$reply" >>"$SAMPLES"
+    # Nothing comes unasked: this is a pause, without a process that sleeps.
+    IFS= read -r -t 0.002 -u "${cli[0]}" _ || true
   done
 }
 
