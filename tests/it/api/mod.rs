@@ -4,6 +4,8 @@
 mod caps;
 mod manifests;
 mod reaping;
+mod replicas;
+mod trouble;
 mod workers;
 
 use serde_json::{Value, json};

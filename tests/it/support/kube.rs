@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 use poolkeeper::api::crd;
@@ -111,11 +111,6 @@ impl TestNamespace {
             + serde::Serialize,
     {
         self.api::<K>().create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.expect("created")
-    }
-
-    /// Names of all pods.
-    pub async fn pod_names(&self) -> Vec<String> {
-        self.api::<Pod>().list(&ListParams::default()).await.expect("pods").iter().map(ResourceExt::name_any).collect()
     }
 
     /// Asks for the deletion of the namespace. Its content goes in the background.

@@ -6,3 +6,4 @@ pub mod pods;
 pub mod pools;
 pub mod proxy;
 pub mod redis;
+pub mod secured;
