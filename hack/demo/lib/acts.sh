@@ -114,8 +114,8 @@ show_result() {
   kube get jobqueues
   printf '\n$ kubectl get events --field-selector involvedObject.kind=JobQueue\n'
   # Of this JobQueue, not of one that an earlier run left.
-  kube get events --field-selector "involvedObject.uid=$(kube get jobqueue mail -o 'jsonpath={.metadata.uid}')" --sort-by=.lastTimestamp \
-    -o 'custom-columns=TYPE:.type,REASON:.reason,MESSAGE:.message'
+  kube get events --field-selector "involvedObject.uid=$(kube get jobqueue mail -o 'jsonpath={.metadata.uid}')" --sort-by=.eventTime \
+    -o 'custom-columns=TYPE:.type,REASON:.reason,TIMES:.series.count,MESSAGE:.message'
   show_way_on
   printf '\nDone in %d s.\n' "$((SECONDS - BEGAN))"
 }

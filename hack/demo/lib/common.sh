@@ -10,6 +10,9 @@ BEGAN=$SECONDS
   exit 1
 }
 
+# Where `finish` writes, whatever is redirected when a signal comes.
+exec 6>&1 7>&2
+
 SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/poolkeeper-demo.XXXXXX")
 
 step() { printf '\n== %s  [%d s]\n' "$*" "$((SECONDS - BEGAN))"; }
@@ -90,8 +93,9 @@ finish() {
   local status=$?
   trap '' INT TERM HUP
   trap - EXIT
+  exec >&6 2>&7
   stop_background
-  if [ "$status" != 0 ]; then explain_failure || true; fi
+  if [ "$status" != 0 ] && [ "$status" -lt 128 ]; then explain_failure || true; fi
   clean_up || status=1
   rm -rf "$SCRATCH"
   exit "$status"

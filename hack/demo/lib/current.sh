@@ -90,7 +90,7 @@ after_strike() {
   kube scale jobqueue/mail --replicas=2 >/dev/null
 }
 
-show_way_on() { say "Everything is removed now."; }
+show_way_on() { printf "\nAll that the demo made is removed now.\n"; }
 
 # clean_up: in an order in which nothing hangs: the operator must be there to take off finalizers.
 clean_up() {

@@ -12,10 +12,14 @@ install_operator() {
     --set-string "image.repository=$repository,image.tag=$tag,podAnnotations.image-sum=$IMAGE_SUM" \
     "${HELM_SETTINGS[@]}" >"$SCRATCH/helm" 2>&1 || die "helm could not install the chart: $(tail -n 3 "$SCRATCH/helm")"
   INSTALLED=yes
-  "$KUBECTL" wait --for=condition=Established crd/jobqueues.poolkeeper.dev --timeout=60s >/dev/null ||
-    die "the definition jobqueues.poolkeeper.dev is not established; look at: kubectl describe crd jobqueues.poolkeeper.dev"
+  wait_until 60 "the definition jobqueues.poolkeeper.dev is not established; look at: kubectl describe crd jobqueues.poolkeeper.dev" defined
   rolled_out "$OPERATOR_NAMESPACE" "$RELEASE"
   say "$("$KUBECTL" --namespace "$OPERATOR_NAMESPACE" get "deployment/$RELEASE" -o 'jsonpath={.status.readyReplicas}') replicas are ready"
+}
+
+# `kubectl wait` fails on a definition so new that it has no conditions yet.
+defined() {
+  "$KUBECTL" get crd jobqueues.poolkeeper.dev -o 'jsonpath={.status.conditions[?(@.type=="Established")].status}' | grep -q True
 }
 
 # rolled_out NAMESPACE DEPLOYMENT

@@ -13,7 +13,8 @@ HELM_SETTINGS=()
 prepare() {
   local name
   step "Bring up a Kubernetes cluster on this machine"
-  "$ROOT/hack/cluster/up" || die "the cluster is not up; see above"
+  # What stays must not hold our output open.
+  "$ROOT/hack/cluster/up" 6>&- 7>&- || die "the cluster is not up; see above"
   CLUSTER=${POOLKEEPER_CLUSTER:-$ROOT/.cluster}
   export KUBECONFIG=$CLUSTER/kubeconfig
   KUBECTL=$("$ROOT/hack/cluster/build-tools" kubectl)
