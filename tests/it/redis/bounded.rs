@@ -7,15 +7,11 @@ use poolkeeper::reaper::settle::reap;
 
 use super::fixture::{Fixture, dead};
 
-/// How many scripts ran since the log was reset. (What they took is measured by `make bench`.)
+/// How many scripts ran since the counters were reset. (What they took is measured by `make bench`.)
 async fn scripts(fixture: &mut Fixture) -> usize {
-    let entries: Vec<redis::Value> = fixture.line("SLOWLOG GET 10000").await;
-    let is_script = |entry: &redis::Value| {
-        let redis::Value::Array(fields) = entry else { panic!("{entry:?}") };
-        let words: Vec<String> = redis::from_redis_value(fields[3].clone()).unwrap();
-        words[0] == "EVALSHA"
-    };
-    entries.iter().filter(|entry| is_script(entry)).count()
+    let stats: String = fixture.line("INFO commandstats").await;
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls=")).expect("scripts ran");
+    calls.split(',').next().unwrap().parse().unwrap()
 }
 
 /// Reaps until nothing is left to do, as passes do: on a loaded machine an answer may come too late.
@@ -32,12 +28,6 @@ async fn reap_all(fixture: &Fixture, pools: &[DeadPool]) -> u64 {
     panic!("twenty passes were not enough");
 }
 
-async fn log_scripts(fixture: &mut Fixture) {
-    fixture.line::<()>("CONFIG SET slowlog-max-len 10000").await;
-    fixture.line::<()>("CONFIG SET slowlog-log-slower-than 0").await;
-    fixture.line::<()>("SLOWLOG RESET").await;
-}
-
 #[tokio::test]
 async fn a_hundred_thousand_entries_go_back_in_portions() {
     let mut fixture = Fixture::new().await;
@@ -45,7 +35,7 @@ async fn a_hundred_thousand_entries_go_back_in_portions() {
     let fill = "for i = 1, 100000 do redis.call('LPUSH', KEYS[1], 'job' .. i) end";
     crate::support::redis::run::<(), _>(&mut fixture.redis, ["EVAL", fill, "1", "work:jobs:a:D:inprogress"]).await;
     fixture.locks("a", 100_000, &[("D", 100_000)]).await;
-    log_scripts(&mut fixture).await;
+    fixture.line::<()>("CONFIG RESETSTAT").await;
     reap_all(&fixture, &dead(&["D"])).await;
     let portions = scripts(&mut fixture).await;
     assert!(
