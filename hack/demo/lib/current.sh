@@ -13,9 +13,9 @@ LOAD=${POOLKEEPER_DEMO_LOAD:-}
 prepare() {
   KUBECTL=$(program kubectl) || die "kubectl is neither on the PATH nor could it be built; see above"
   HELM=$(program helm) || die "helm is neither on the PATH nor could it be built; see above"
-  CONTEXT=$("$KUBECTL" config current-context 2>/dev/null) || CONTEXT="of $("$KUBECTL" version -o yaml 2>/dev/null | sed -n 's/.*gitVersion: /server /p' | tail -n 1)"
+  CONTEXT=$("$KUBECTL" config current-context 2>/dev/null) || CONTEXT="none set"
   step "Use the current context ($CONTEXT), namespace $NAMESPACE"
-  "$KUBECTL" --request-timeout=20s get namespaces >/dev/null || die "the cluster of the current context does not answer; check: kubectl get namespaces"
+  "$KUBECTL" --request-timeout=20s get namespaces >/dev/null 2>&1 || die "the cluster of the current context does not answer, or you may not list namespaces; check: kubectl get namespaces"
   require_no_other_operator
   get_images
   # One namespace, and a name instead of kube-system's uid: no rights beyond the namespace.

@@ -15,8 +15,8 @@ prepare() {
   step "Bring up a Kubernetes cluster on this machine"
   # What stays must not hold our output open.
   "$ROOT/hack/cluster/up" 6>&- 7>&- || die "the cluster is not up; see above"
-  CLUSTER=${POOLKEEPER_CLUSTER:-$ROOT/.cluster}
-  export KUBECONFIG=$CLUSTER/kubeconfig
+  CLUSTER_FOLDER=${POOLKEEPER_CLUSTER:-$ROOT/.cluster}
+  export KUBECONFIG=$CLUSTER_FOLDER/kubeconfig
   KUBECTL=$("$ROOT/hack/cluster/build-tools" kubectl)
   HELM=$("$ROOT/hack/cluster/build-tools" helm)
   step "Build the images: the operator, a gocraft/work worker, this machine's Redis"
@@ -35,7 +35,7 @@ ready_to_strike() { :; }
 # strike POD CONTAINER_ID: SIGKILL for the container's process. Sets STRUCK to the time of it.
 strike() {
   local pid socket
-  socket=$(sed -n "s/^NODE_1_CONTAINERD='\(.*\)'$/\1/p" "$CLUSTER/env")
+  socket=$(sed -n "s/^NODE_1_CONTAINERD='\(.*\)'$/\1/p" "$CLUSTER_FOLDER/env")
   pid=$(as_root ctr --address "$socket" --namespace k8s.io tasks list | awk -v id="$2" '$1 == id { print $2 }')
   [ -n "$pid" ] || die "containerd knows no process of the container $2"
   as_root tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q '^/usr/local/bin/gocraft-worker ' ||
