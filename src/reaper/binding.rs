@@ -171,8 +171,10 @@ impl Contender {
 pub struct Hosted {
     /// Worker containers of the queue that are reported running.
     pub running: Vec<Contender>,
-    /// Worker containers of the queue's pods that are not reported running, but may run: not yet reported, or of a pod
-    /// that went while they ran. Uid of the pod and name of the container.
+    /// Worker containers of the queue of which nobody can tell whether they run.
+    pub lost: Vec<Contender>,
+    /// Worker containers of the queue's pods that are not reported to run, but may have started since: uid of the pod and
+    /// name of the container.
     pub may_start: Vec<(Arc<str>, Arc<str>)>,
     /// Whether another queue, here or in another cluster, claims the host name too.
     pub claimed_elsewhere: bool,
@@ -183,15 +185,20 @@ impl Hosted {
     #[must_use]
     pub fn sole(&self) -> Option<&Contender> {
         match &self.running[..] {
-            [one] if self.may_start.is_empty() && !self.claimed_elsewhere => Some(one),
+            [one] if self.lost.is_empty() && self.may_start.is_empty() && !self.claimed_elsewhere => Some(one),
             _ => None,
         }
+    }
+
+    /// Those with an id.
+    fn known(&self) -> impl Iterator<Item = &Contender> {
+        self.running.iter().chain(&self.lost)
     }
 
     /// Whether several processes have this host name, or may have.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.claimed_elsewhere || self.running.len() + self.may_start.len() > 1
+        self.claimed_elsewhere || self.running.len() + self.lost.len() + self.may_start.len() > 1
     }
 
     /// Whether some process that is none of the contenders may be that of a pool which started at `started_at`.
@@ -202,10 +209,7 @@ impl Hosted {
         };
         self.claimed_elsewhere
             || self.may_start.iter().any(|(uid, container)| !among(uid, container))
-            || self
-                .running
-                .iter()
-                .any(|one| !one.excluded(started_at) && !among(&one.place.pod_uid, &one.place.container))
+            || self.known().any(|one| !one.excluded(started_at) && !among(&one.place.pod_uid, &one.place.container))
     }
 }
 
@@ -214,7 +218,8 @@ impl Hosted {
 /// Called when the pool's heartbeat moved, or it appeared. `existing` are the candidates of its binding.
 ///
 /// A binding to one container stays for as long as that may be the pool's. Several candidates become one when all
-/// others are ruled out, and that one alone has the host name.
+/// others are ruled out, and that one alone has the host name. None is made while a container may have started that is
+/// not reported yet: it might be the one.
 #[must_use]
 pub fn bind(
     existing: &[Contender],
@@ -232,11 +237,12 @@ pub fn bind(
     if let Some(sole) = sole {
         return Some(vec![sole.clone()]);
     }
-    if hosted.running.len() < 2 {
+    let known: Vec<Contender> = hosted.known().cloned().collect();
+    if known.len() < 2 || !hosted.may_start.is_empty() {
         return None;
     }
-    let not_excluded: Vec<Contender> = hosted.running.iter().filter(|one| possible(one)).cloned().collect();
-    let kept = if not_excluded.len() < 2 { hosted.running.clone() } else { not_excluded };
+    let left: Vec<Contender> = known.iter().filter(|one| possible(one)).cloned().collect();
+    let kept = if left.len() < 2 { known } else { left };
     Some(kept).filter(|kept| !same_places(kept, existing))
 }
 

@@ -160,20 +160,17 @@ impl Judge {
         let jobs = jobs_by_pool(observation);
         let mut verdicts = BTreeMap::new();
         for (pool, memory) in &self.memories {
-            let verdict = match cases.get(pool) {
-                Some(case) => {
-                    let facts = case.facts(memory, hosts, pods.synced(), tenants.superseding(pool, case));
-                    decide(&facts, &self.settings)
-                }
-                None => {
-                    let facts = UnknownFacts {
-                        known_for: memory.silence.known_for(),
-                        pod_started_since: newest_start.is_some_and(|start| start >= memory.silence.first_read()),
-                        reaped: memory.reaped_seen.is_some(),
-                        in_progress: jobs.get(pool).copied().unwrap_or(0),
-                    };
-                    decide_unknown(&facts, &self.settings)
-                }
+            let verdict = if let Some(case) = cases.get(pool) {
+                let facts = case.facts(memory, hosts, pods.synced(), tenants.superseding(pool, case));
+                decide(&facts, &self.settings)
+            } else {
+                let facts = UnknownFacts {
+                    known_for: memory.silence.known_for(),
+                    pod_started_since: newest_start.is_some_and(|start| start >= memory.silence.first_read()),
+                    reaped: memory.reaped_seen.is_some(),
+                    in_progress: jobs.get(pool).copied().unwrap_or(0),
+                };
+                decide_unknown(&facts, &self.settings)
             };
             verdicts.insert(pool.clone(), verdict);
         }
@@ -221,6 +218,7 @@ impl Judge {
                 process: case.process.clone(),
                 since: memory.silence.since(),
                 candidates: case.contenders.iter().map(|one| one.place.container_id.clone()).collect(),
+                may_run: case.contenders.iter().any(Contender::runs),
                 dead: matches!(verdict, Verdict::Dead(_)),
             };
             match verdict {

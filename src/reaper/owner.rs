@@ -146,9 +146,8 @@ pub fn owns(target: &ResolvedTarget, pod: &WorkerPod, owners: &OwnerCache) -> Ow
     }
     match owners.get(&owner.uid) {
         Some(ReplicaSetOwner::ControlledBy(uid)) if *uid == *target.uid => Ownership::Yes,
-        Some(ReplicaSetOwner::ControlledBy(_) | ReplicaSetOwner::Free) => Ownership::No,
         Some(ReplicaSetOwner::Unreadable) if pod.labels.contains_key(TEMPLATE_HASH) => Ownership::Yes,
-        Some(ReplicaSetOwner::Unreadable) => Ownership::No,
+        Some(_) => Ownership::No,
         None => Ownership::Depends(ReplicaSetRef {
             namespace: pod.namespace.clone(),
             name: owner.name.clone(),

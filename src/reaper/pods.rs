@@ -99,3 +99,6 @@ pub struct Controller {
 /// The end of a run as far as it limits which pools may have been in it: a pool that started at or after this second
 /// of the node's clock was not, or (at it) may not have been.
 pub type EndBound = Option<EpochSeconds>;
+
+#[cfg(test)]
+mod tests;

@@ -112,10 +112,12 @@ impl Silence {
 mod tests {
     use super::*;
 
-    /// Reads at (seconds, connection, heartbeat), and the silence in seconds after the last of them.
+    /// Second of the read, connection, heartbeat.
+    type Read = (u64, u64, i64);
+
     #[test]
     fn counts_only_over_reads_without_a_gap_on_one_connection() {
-        let table: [(&str, &[(u64, u64, i64)], u64); 7] = [
+        let table: [(&str, &[Read], u64); 7] = [
             ("one read", &[(0, 1, 7)], 0),
             ("unchanged", &[(0, 1, 7), (3, 1, 7), (6, 1, 7)], 6),
             ("a beat", &[(0, 1, 7), (3, 1, 12), (5, 1, 12)], 2),

@@ -73,6 +73,7 @@ pub enum Origin {
 
 /// All that is known of one pool that beat at least once.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub struct Facts<'a> {
     /// Its `started_at`, of its node's clock.
     pub started_at: EpochSeconds,

@@ -57,8 +57,12 @@ impl Case {
             holds && !one.excluded(started_at) && !one.refuted(silence)
         });
         let bound = named_one && contenders.len() == 1;
-        if contenders.is_empty() {
-            contenders = hosts.contenders(&process.host, started_at, silence);
+        if !bound {
+            // A list may lack the right one, if it was made while that one was not reported yet.
+            let by_host = hosts.contenders(&process.host, started_at, silence);
+            let unlisted = |one: &Contender| !contenders.iter().any(|listed| listed.place == one.place);
+            let more: Vec<Contender> = by_host.into_iter().filter(unlisted).collect();
+            contenders.extend(more);
         }
         Some(Self { process, contenders, bound, foreign: false })
     }

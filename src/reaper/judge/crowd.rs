@@ -74,6 +74,8 @@ pub(super) struct Claimant {
     pub since: Instant,
     /// Ids of the containers that may be its own, running ones among them.
     pub candidates: Vec<Arc<str>>,
+    /// Whether one of them is reported running.
+    pub may_run: bool,
     /// Whether it is dead already, and not only silent so far.
     pub dead: bool,
 }
@@ -84,8 +86,8 @@ pub(super) type Deaths = BTreeMap<ProcessKey, Vec<Arc<str>>>;
 /// "At most as many processes' pools as have ended": there must be an ended container for each dead process.
 ///
 /// `over` are the containers that don't run any more. `sure` are the pools that can only be in such ones: each takes
-/// one of them beforehand, dead or not yet. `claimants` may be in a running one too: those for whom no ended container
-/// is left are taken back; who was silent longest goes first.
+/// one of them beforehand, dead or not yet. `claimants` may be in another one too: those for whom no ended container is
+/// left are taken back. First come those that none of the running ones is known to be of, then who was silent longest.
 pub(super) fn limit_to_ended(
     verdicts: &mut BTreeMap<PoolId, Verdict>,
     over: &BTreeSet<Arc<str>>,
@@ -108,7 +110,7 @@ pub(super) fn limit_to_ended(
             deaths.insert(one.process, one.candidates);
         }
     }
-    claimants.sort_by(|a, b| (a.since, &a.pool).cmp(&(b.since, &b.pool)));
+    claimants.sort_by(|a, b| (a.may_run, a.since, &a.pool).cmp(&(b.may_run, b.since, &b.pool)));
     for claimant in claimants {
         if ends.take(&claimant.process, &claimant.candidates) {
             deaths.insert(claimant.process, claimant.candidates);

@@ -111,8 +111,9 @@ impl<'a> Hosts<'a> {
                 match open {
                     Some(one) if one.runs() => hosted.running.push(one),
                     Some(one) if one.end_seen().is_some() => {}
+                    Some(one) => hosted.lost.push(one),
                     None if past => {}
-                    _ => hosted.may_start.push((record.pod.uid.clone(), status.name.clone())),
+                    None => hosted.may_start.push((record.pod.uid.clone(), status.name.clone())),
                 }
             }
         }

@@ -82,20 +82,17 @@ impl QueuePods {
         self.upto = changes.upto;
         let mut pending = std::mem::take(&mut self.depends);
         for (uid, record) in changes.pods {
-            match record {
-                Some(record) => {
-                    pending.insert(uid, record);
-                }
-                None => {
-                    pending.remove(&uid);
-                    self.records.remove(&uid);
-                }
+            if let Some(record) = record {
+                pending.insert(uid, record);
+            } else {
+                pending.remove(&uid);
+                self.records.remove(&uid);
             }
         }
         let mut unread = BTreeMap::new();
         for (uid, record) in pending {
-            if self.records.contains_key(&uid) {
-                self.records.insert(uid, record);
+            if let Some(known) = self.records.get_mut(&uid) {
+                *known = record;
                 continue;
             }
             match owns(target, &record.pod, owners) {

@@ -33,14 +33,14 @@ pub fn pool(name: &str) -> PoolId {
     PoolId::from(name)
 }
 
-pub fn node_time(second: i64) -> Option<EpochSeconds> {
-    Some(EpochSeconds(NODE_CLOCK + second))
+pub fn node_time(second: i64) -> EpochSeconds {
+    EpochSeconds(NODE_CLOCK + second)
 }
 
 /// A running pod with one container `worker`, whose id is `<name>/0`, started at `second`.
 pub fn running(name: &str, second: i64) -> WorkerPod {
     let status = ContainerStatus {
-        current: Some(Report { id: format!("{name}/0").into(), started_at: node_time(second), end: None }),
+        current: Some(Report { id: format!("{name}/0").into(), started_at: Some(node_time(second)), end: None }),
         ..ContainerStatus::waiting("worker".into())
     };
     WorkerPod {
@@ -59,7 +59,7 @@ pub fn running(name: &str, second: i64) -> WorkerPod {
 }
 
 pub fn end(second: Option<i64>) -> End {
-    End { finished_at: second.and_then(node_time), reason: "OOMKilled".into(), exit_code: Some(137) }
+    End { finished_at: second.map(node_time), reason: "OOMKilled".into(), exit_code: Some(137) }
 }
 
 /// The pod after its container ended at `second` of its node's clock.
@@ -78,7 +78,7 @@ pub fn restarted(mut pod: WorkerPod, finished: Option<i64>, started: i64) -> Wor
     status.last = finished.map(|_| last);
     status.restart_count += 1;
     let id = format!("{}/{}", pod.name, status.restart_count);
-    status.current = Some(Report { id: id.into(), started_at: node_time(started), end: None });
+    status.current = Some(Report { id: id.into(), started_at: Some(node_time(started)), end: None });
     pod
 }
 
