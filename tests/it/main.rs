@@ -2,5 +2,6 @@
 //! [`e2e`] on a real cluster with real workers. `hack/test/tier` starts what each needs.
 
 mod api;
+mod e2e;
 mod redis;
 mod support;

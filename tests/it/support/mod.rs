@@ -1,5 +1,6 @@
 //! What the tiers of tests share.
 
+pub mod cluster;
 pub mod kube;
 pub mod operator;
 pub mod pods;
@@ -7,3 +8,4 @@ pub mod pools;
 pub mod proxy;
 pub mod redis;
 pub mod secured;
+pub mod workers;
