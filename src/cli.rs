@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and what is wrong with it, before anything starts.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -64,7 +64,7 @@ pub struct RunArgs {
     #[arg(long, env = "POOLKEEPER_LOG_FORMAT", value_enum, default_value = "text", value_name = "FORMAT")]
     pub log_format: LogFormat,
 
-    /// What is logged, such as info, debug, or info,poolkeeper::reaper=debug
+    /// What is logged, such as `info`, `debug`, or `info,poolkeeper::reaper=debug`
     #[arg(long, env = "POOLKEEPER_LOG_FILTER", default_value = "info", value_parser = log_filter, value_name = "FILTER")]
     pub log_filter: String,
 
@@ -90,7 +90,7 @@ pub struct RunArgs {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run(&args),
-        Command::Crds { out } => match print_crds(out) {
+        Command::Crds { out } => match print_crds(out.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&format!("the definitions can't be written: {error:#}")),
         },
@@ -122,11 +122,11 @@ fn run(args: &RunArgs) -> ExitCode {
     }
 }
 
-fn print_crds(out: Option<PathBuf>) -> anyhow::Result<()> {
+fn print_crds(out: Option<&Path>) -> anyhow::Result<()> {
     use anyhow::Context as _;
     for (file, definition) in crd::definitions() {
         let yaml = crd::yaml(&definition)?;
-        match &out {
+        match out {
             None => print!("---\n{yaml}"),
             Some(folder) => {
                 let path = folder.join(file);

@@ -1,4 +1,4 @@
-//! Live numbers, in OpenMetrics form.
+//! Live numbers, in `OpenMetrics` form.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -143,7 +143,7 @@ impl Metrics {
         Arc::new(all)
     }
 
-    /// All metrics as OpenMetrics text.
+    /// All metrics as `OpenMetrics` text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

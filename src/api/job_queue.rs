@@ -1,5 +1,7 @@
 //! `JobQueue`: which Redis, which job types, how many of each may run at once, and which workers run them.
 
+#![expect(clippy::duplicated_attributes, reason = "each printer column has a path and a type of its own")]
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

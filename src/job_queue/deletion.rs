@@ -68,7 +68,7 @@ pub fn next(farewell: &Farewell) -> Next {
     let pods_overdue = farewell.since_asked >= farewell.grace + PODS_BOUND;
     let since = match farewell.since_pods_ended {
         Some(since) => since,
-        None if pods_overdue => farewell.since_asked - farewell.grace - PODS_BOUND,
+        None if pods_overdue => farewell.since_asked.saturating_sub(farewell.grace + PODS_BOUND),
         None => return Next::Wait,
     };
     let overdue = since >= REDIS_BOUND;

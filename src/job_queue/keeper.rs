@@ -111,11 +111,11 @@ impl Keeper {
     /// Works until the resource is gone or `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         let span = info_span!("jobqueue", namespace = self.labels.namespace, name = self.labels.jobqueue);
-        self.work(stop).instrument(span).await;
+        Box::pin(self.work(stop).instrument(span)).await;
     }
 
     async fn work(mut self, stop: CancellationToken) {
-        let (mut lead, mut led) = (self.context.lead.clone(), true);
+        let (mut lead, mut elected) = (self.context.lead.clone(), true);
         loop {
             self.start_background();
             self.say_farewell();
@@ -128,17 +128,17 @@ impl Keeper {
                     match desired {
                         Desired::Present(queue) if changed.is_ok() => self.adopt(queue),
                         _ => {
-                            self.last_words().await;
+                            Box::pin(self.last_words()).await;
                             break;
                         }
                     }
                 }
                 // The sender lives in the index, which outlives every keeper.
-                Ok(()) = self.pods_told.changed() => self.react().await,
-                said = self.caps.next() => self.caps_said(said).await,
+                Ok(()) = self.pods_told.changed() => Box::pin(self.react()).await,
+                said = self.caps.next() => Box::pin(self.caps_said(said)).await,
                 done = self.background.next() => if let Some(done) = done { self.take(done) },
-                () = tokio::time::sleep_until(self.next_pass) => self.pass().await,
-                changed = lead.changed(), if led => led = changed.is_ok(),
+                () = tokio::time::sleep_until(self.next_pass) => Box::pin(self.pass()).await,
+                changed = lead.changed(), if elected => elected = changed.is_ok(),
                 () = self.reporter.due() => {}
             }
         }

@@ -42,7 +42,7 @@ pub fn due(written: &JobQueueStatus, next: &JobQueueStatus, since_write: Option<
         || written.replicas != next.replicas
         || written.selector != next.selector
         || written.last_reap != next.last_reap;
-    if urgent || since_write >= COUNTS_EVERY { Due::Now } else { Due::After(COUNTS_EVERY - since_write) }
+    if urgent || since_write >= COUNTS_EVERY { Due::Now } else { Due::After(COUNTS_EVERY.saturating_sub(since_write)) }
 }
 
 /// Bounds the status writes of this process. Writers wait their turn in the order they came.

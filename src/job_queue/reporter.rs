@@ -22,6 +22,7 @@ use crate::api::job_queue::JobQueue;
 use crate::api::status::{JobQueueStatus, LastReap, PoolCounts};
 use crate::metrics::{JobLabels, Metrics, QueueLabels};
 use crate::protocol::{JobTypeName, Observation, PoolId};
+use crate::reaper::host::HostKey;
 use crate::reaper::judge::Judgement;
 use crate::reaper::verdict::Proof;
 
@@ -343,7 +344,7 @@ fn unresponsive(judgement: &Judgement) -> Option<Problem> {
             ),
         );
     }
-    let shared: Vec<&str> = judgement.shared_hosts.iter().take(5).map(|host| host.as_str()).collect();
+    let shared: Vec<&str> = judgement.shared_hosts.iter().take(5).map(HostKey::as_str).collect();
     if !shared.is_empty() {
         return problem(
             reason::SHARED_HOST_NAME,

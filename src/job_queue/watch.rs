@@ -147,7 +147,7 @@ impl Keepers {
 async fn keep_on(context: Arc<Context>, key: Key, changes: watch::Receiver<Desired>, stop: CancellationToken) {
     loop {
         let Some(keeper) = Keeper::new(context.clone(), changes.clone()) else { return };
-        let ended = AssertUnwindSafe(keeper.run(stop.clone())).catch_unwind().await;
+        let ended = AssertUnwindSafe(Box::pin(keeper.run(stop.clone()))).catch_unwind().await;
         if ended.is_ok() {
             return;
         }
