@@ -27,6 +27,8 @@ const RESTART_AFTER: Duration = Duration::from_secs(5);
 /// A watch that says nothing is renewed after this time, so that a black-holed connection is found out.
 const WATCH_SECONDS: u32 = 60;
 
+const NOT_WATCHED: &str = "is the definition jobqueues.poolkeeper.dev installed, and may poolkeeper list it?";
+
 type Key = (String, String);
 
 struct Kept {
@@ -80,9 +82,7 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
                     warn!("the watch over JobQueues is too old; listing anew");
                     break;
                 }
-                Some(Err(error)) => {
-                    warn!(%error, "JobQueues can't be watched; trying again (is the definition jobqueues.poolkeeper.dev installed, and may poolkeeper list it?)")
-                }
+                Some(Err(error)) => warn!(%error, hint = NOT_WATCHED, "JobQueues can't be watched; trying again"),
                 None => break,
             }
         }
