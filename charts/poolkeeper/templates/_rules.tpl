@@ -3,7 +3,7 @@
 # JobQueues are what it looks after; patch, for the finalizer in their metadata.
 - apiGroups: [poolkeeper.dev]
   resources: [jobqueues]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 # What it found and did is told in their status.
 - apiGroups: [poolkeeper.dev]
   resources: [jobqueues/status]
@@ -15,32 +15,24 @@
 # Ends of workers' containers are seen in their pods.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 # A pod belongs to a Deployment by way of a ReplicaSet.
 - apiGroups: [apps]
   resources: [replicasets]
   verbs: [get]
-# Templates become Deployments of its own; those that are scale targets tell the selector of their pods.
+# Templates become Deployments of its own; get, so that it never takes over somebody else's.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch, delete]
-# StatefulSets that are scale targets tell the selector of their pods.
-- apiGroups: [apps]
-  resources: [statefulsets]
-  verbs: [get]
-# Replicas and selector of scale targets.
+  verbs: [get, create, patch, delete]
+# The selector of scale targets tells which pods are the workers.
 - apiGroups: [apps]
   resources: [deployments/scale, statefulsets/scale, replicasets/scale]
   verbs: [get]
 {{- range .Values.scaleTargets }}
-# From the value scaleTargets: who owns the pods.
-- apiGroups: [{{ .group | quote }}]
-  resources: [{{ .resource }}]
-  verbs: [get]
-# From the value scaleTargets: its replicas and selector, and to scale it.
+# From the value scaleTargets: the same.
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ .resource }}/scale]
-  verbs: [get, patch]
+  verbs: [get]
 {{- end }}
 # Redis' address, user, password and keys, from the Secrets that a JobQueue names; never listed.
 - apiGroups: [""]
@@ -50,8 +42,8 @@
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
-# Events tell of reaps and repairs; patch counts a repeated one up. Some clients write the older group.
-- apiGroups: ["", events.k8s.io]
+# Events tell of reaps and repairs; patch counts a repeated one up.
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- end -}}
