@@ -78,8 +78,8 @@ pub struct Metrics {
     pub failures: Family<FailureLabels, Counter>,
     /// Seconds from the moment that this replica saw a worker's end to the moment its locks were free.
     pub reap_seconds: Family<QueueLabels, Histogram>,
-    /// Calls to Redis by this replica: round trips of the passes.
-    pub redis_calls: Family<QueueLabels, Counter>,
+    /// Passes of this replica: each is one round trip to Redis, and one more when pools came or went.
+    pub passes: Family<QueueLabels, Counter>,
     /// Whether this replica leads.
     pub leader: Gauge,
     /// `JobQueue`s under management.
@@ -108,7 +108,7 @@ impl Metrics {
             caps_overwritten: Family::default(),
             failures: Family::default(),
             reap_seconds: Family::new_with_constructor(reap_buckets as fn() -> Histogram),
-            redis_calls: Family::default(),
+            passes: Family::default(),
             leader: Gauge::default(),
             job_queues: Gauge::default(),
             cleanups_abandoned: Family::default(),
@@ -132,7 +132,11 @@ impl Metrics {
         );
         r.register("failures", "Passes that failed, by reason", all.failures.clone());
         r.register("reap_seconds", "From a worker's end seen to its locks free", all.reap_seconds.clone());
-        r.register("redis_calls", "Round trips to Redis made by passes of this replica", all.redis_calls.clone());
+        r.register(
+            "passes",
+            "Passes over Redis by this replica, each one round trip, or two when pools came or went",
+            all.passes.clone(),
+        );
         r.register("leader", "1 while this replica writes to the API server", all.leader.clone());
         r.register("job_queues", "JobQueues under management", all.job_queues.clone());
         r.register(

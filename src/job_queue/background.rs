@@ -31,7 +31,7 @@ const BOUND: Duration = Duration::from_secs(15);
 /// How often Secrets are read again though nothing failed.
 const SECRETS_EVERY: Duration = Duration::from_secs(60);
 /// How often a scale target is looked at again.
-const TARGET_EVERY: Duration = Duration::from_secs(120);
+const TARGET_EVERY: Duration = Duration::from_secs(60);
 /// How often a template's Deployment is applied again, in case somebody changed it.
 const DEPLOYMENT_EVERY: Duration = Duration::from_secs(600);
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -142,6 +142,13 @@ impl Background {
     /// The Deployment was applied: its selector and pods are there to look at.
     pub fn look_for_target(&mut self) {
         self.target.soon();
+    }
+
+    /// Somebody changed or deleted the template's Deployment.
+    pub fn apply_again(&mut self) {
+        if self.deployment.failures == 0 {
+            self.deployment.soon();
+        }
     }
 
     /// What the next task to end found; `Done` is taken in by the keeper. Cancel-safe.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use rand::Rng as _;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span, warn};
@@ -50,6 +50,7 @@ pub enum Desired {
 pub struct Keeper {
     pub(super) context: Arc<Context>,
     desired: watch::Receiver<Desired>,
+    nudged: Arc<Notify>,
     pub(super) queue: Arc<JobQueue>,
     pub(super) labels: QueueLabels,
     pub(super) halt: Option<Halt>,
@@ -66,6 +67,7 @@ pub struct Keeper {
     pub(super) reporter: Reporter,
     pub(super) mismatches: BTreeMap<JobTypeName, Mismatch>,
     pub(super) last_sweep: Option<std::time::Instant>,
+    pub(super) hurried: u32,
     pub(super) next_pass: Instant,
     failed_passes: u32,
     pub(super) deletion_seen: Option<Instant>,
@@ -75,7 +77,7 @@ pub struct Keeper {
 impl Keeper {
     /// A keeper that has done nothing yet.
     #[must_use]
-    pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>) -> Option<Self> {
+    pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>, nudged: Arc<Notify>) -> Option<Self> {
         let Desired::Present(queue) = desired.borrow_and_update().clone() else { return None };
         let namespace = queue.namespace().unwrap_or_default();
         let labels = QueueLabels { namespace: namespace.clone(), jobqueue: queue.name_any() };
@@ -86,10 +88,12 @@ impl Keeper {
             reporter: Reporter::new(&queue),
             mismatches: BTreeMap::new(),
             last_sweep: None,
+            hurried: 0,
             judge: Judge::new(identity, settings(&queue)),
             pods: QueuePods::none(),
             context,
             desired,
+            nudged,
             labels,
             halt: None,
             background: Background::default(),
@@ -136,6 +140,7 @@ impl Keeper {
                 // The sender lives in the index, which outlives every keeper.
                 Ok(()) = self.pods_told.changed() => Box::pin(self.react()).await,
                 said = self.caps.next() => Box::pin(self.caps_said(said)).await,
+                () = self.nudged.notified() => self.background.apply_again(),
                 done = self.background.next() => if let Some(done) = done { self.take(done) },
                 () = tokio::time::sleep_until(self.next_pass) => Box::pin(self.pass()).await,
                 changed = lead.changed(), if elected => elected = changed.is_ok(),
@@ -228,6 +233,9 @@ impl Keeper {
                 self.next_pass = Instant::now();
             }
             Done::Target(Err(problem)) => {
+                if problem.reason == "TargetNotFound" {
+                    self.background.apply_again();
+                }
                 if self.target.is_none() || problem.stalled {
                     self.workers = State::Bad(problem);
                 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
+use super::caps::desired;
 use crate::api::job_queue::JobQueue;
 use crate::protocol::gocraft_work::cap::Desired;
 use crate::protocol::gocraft_work::claim::{Claimed, Claiming};
@@ -93,8 +94,8 @@ impl Link {
         self.work.set_speaker(Speaker { generation, ..self.work.speaker().clone() });
         let named: BTreeSet<JobTypeName> =
             queue.spec.jobs.iter().map(|job| JobTypeName::from(job.name.as_str())).collect();
-        self.observer.name_job_types(named.clone());
-        self.claiming.job_types = named;
+        self.observer.name_job_types(named);
+        self.claiming.job_types = desired(queue).into_iter().map(|one| one.job_type).collect();
     }
 
     /// Makes this version of the resource the one that is enforced. A pause that is over is lifted by whoever sees that

@@ -5,6 +5,7 @@
 //! - [`link`]: one queue's way to its Redis namespace; [`caps`]: what is held there.
 //! - [`access`]: from the spec and its Secrets to a Redis endpoint.
 //! - [`workers`]: which pods are the workers; the Deployment that a template makes.
+//! - [`owned`]: notices when a Deployment of ours was changed.
 //! - [`ownership`]: pure: which job types are this queue's to hold, where several claim them.
 //! - [`pass`]: observe, judge, settle, once.
 //! - [`audit`]: pure: which counts don't match what runs.
@@ -20,6 +21,7 @@ pub mod deletion;
 pub mod events;
 pub mod keeper;
 pub mod link;
+pub mod owned;
 pub mod ownership;
 pub mod pass;
 pub mod report;

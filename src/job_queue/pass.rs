@@ -30,6 +30,8 @@ const LEAVING: Duration = Duration::from_secs(1);
 const PAUSED: Duration = Duration::from_secs(15);
 /// After something was settled: soon enough to see what it came to.
 const SOON: Duration = Duration::from_millis(20);
+/// How often in a row.
+const HURRY_AT_MOST: u32 = 5;
 /// How often lists that nothing names are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// A worker's end that was seen longer ago than this is not measured: Redis, or we, were away meanwhile.
@@ -102,7 +104,7 @@ impl Keeper {
         } else {
             link.observer.observe(&link.work).await?
         };
-        self.context.metrics.redis_calls.get_or_create(&self.labels).inc();
+        self.context.metrics.passes.get_or_create(&self.labels).inc();
         let concurrency =
             observation.pools.values().filter_map(|pool| pool.heartbeat.as_ref()).map(|beat| beat.concurrency).max();
         link.claiming.concurrency = concurrency.unwrap_or(link.claiming.concurrency);
@@ -113,7 +115,9 @@ impl Keeper {
         let judgement = self.judge.look(began, observation.clone(), &self.pods);
         let acted = self.act(&observation, &judgement).await?;
         let audited = self.audit(&observation, &judgement).await?;
-        let next = if acted || audited { SOON } else { judgement.next_look };
+        // What is settled is looked at again at once, but never in a hot loop.
+        self.hurried = if acted || audited { self.hurried + 1 } else { 0 };
+        let next = if (1..=HURRY_AT_MOST).contains(&self.hurried) { SOON } else { judgement.next_look };
         self.reporter.looked(observation, judgement);
         self.read_record();
         Ok(next)

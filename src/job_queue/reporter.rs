@@ -175,6 +175,7 @@ impl Keeper {
         let Some(observation) = &reporter.observation else { return };
         if !self.context.leads() {
             reporter.totals_told = None;
+            reporter.notices.clear();
             return;
         }
         let news = reporter.totals_told.as_ref() != Some(&observation.totals);

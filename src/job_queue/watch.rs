@@ -13,13 +13,14 @@ use futures::{FutureExt, StreamExt};
 use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::context::Context;
 use super::keeper::{Desired, Keeper};
+use super::owned;
 use crate::api::job_queue::JobQueue;
 
 /// A keeper that panicked is started again after this time.
@@ -34,6 +35,7 @@ type Key = (String, String);
 struct Kept {
     uid: String,
     desired: watch::Sender<Desired>,
+    nudge: Arc<Notify>,
 }
 
 /// The keepers of this process.
@@ -51,6 +53,7 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
         None => Api::all(context.client.clone()),
     };
     let mut keepers = Keepers { context, kept: HashMap::new(), tasks: JoinSet::new(), stop: stop.clone() };
+    let mut changed = std::pin::pin!(owned::changes(keepers.context.client.clone(), namespace.as_deref()));
     while !stop.is_cancelled() {
         let mut events =
             std::pin::pin!(watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).default_backoff());
@@ -60,6 +63,10 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
                 event = events.next() => event,
                 () = stop.cancelled() => break,
                 Some(_) = keepers.tasks.join_next() => continue,
+                Some(owner) = changed.next() => {
+                    keepers.nudge(&owner);
+                    continue;
+                }
             };
             match event {
                 Some(Ok(watcher::Event::Init)) => listed.clear(),
@@ -123,9 +130,17 @@ impl Keepers {
         }
         self.delete(&key);
         let (desired, changes) = watch::channel(Desired::Present(queue));
-        self.tasks.spawn(keep_on(self.context.clone(), key.clone(), changes, self.stop.clone()));
-        self.kept.insert(key, Kept { uid, desired });
+        let nudge = Arc::new(Notify::new());
+        self.tasks.spawn(keep_on(self.context.clone(), key.clone(), changes, nudge.clone(), self.stop.clone()));
+        self.kept.insert(key, Kept { uid, desired, nudge });
         self.context.metrics.job_queues.set(self.kept.len() as i64);
+    }
+
+    /// Has a Deployment looked at that somebody changed.
+    fn nudge(&self, key: &Key) {
+        if let Some(kept) = self.kept.get(key) {
+            kept.nudge.notify_one();
+        }
     }
 
     fn delete(&mut self, key: &Key) {
@@ -144,9 +159,15 @@ impl Keepers {
 }
 
 /// Runs a keeper to its end; one that panics is started again, since a defect in one pass must not end the care for good.
-async fn keep_on(context: Arc<Context>, key: Key, changes: watch::Receiver<Desired>, stop: CancellationToken) {
+async fn keep_on(
+    context: Arc<Context>,
+    key: Key,
+    changes: watch::Receiver<Desired>,
+    nudge: Arc<Notify>,
+    stop: CancellationToken,
+) {
     loop {
-        let Some(keeper) = Keeper::new(context.clone(), changes.clone()) else { return };
+        let Some(keeper) = Keeper::new(context.clone(), changes.clone(), nudge.clone()) else { return };
         let ended = AssertUnwindSafe(Box::pin(keeper.run(stop.clone()))).catch_unwind().await;
         if ended.is_ok() {
             return;

@@ -112,3 +112,33 @@ async fn a_missing_target_is_a_condition_and_is_found_when_it_comes() {
         .await;
     stage.namespace.delete().await;
 }
+
+#[tokio::test]
+async fn a_deployment_that_somebody_changed_or_deleted_is_made_right() {
+    let stage = Stage::new("drift").await;
+    let _operator = stage.operator().await;
+    let template = json!({"spec": {"containers": [{"name": "w", "image": "right"}]}});
+    stage
+        .namespace
+        .job_queue("mail", stage.spec(json!({"workers": {"template": template, "replicas": 1}})))
+        .await
+        .unwrap();
+    stage.namespace.status("mail", "a replica", |s| s.replicas == 1).await;
+    let deployments: Api<Deployment> = stage.namespace.api();
+    let image = || async {
+        let found = deployments.get_opt("mail").await.ok()??;
+        found.spec.template.spec?.containers.first()?.image.clone()
+    };
+    let wrong = json!({"spec": {"template": {"spec": {"containers": [{"name": "w", "image": "wrong"}]}}}});
+    deployments.patch("mail", &PatchParams::default(), &Patch::Strategic(&wrong)).await.unwrap();
+    wait_for("the image to be right", Duration::from_secs(10), || async { (image().await? == "right").then_some(()) })
+        .await;
+    let uid = deployments.get("mail").await.unwrap().uid();
+    deployments.delete("mail", &DeleteParams::background()).await.unwrap();
+    wait_for("another Deployment", Duration::from_secs(15), || async {
+        let found = deployments.get_opt("mail").await.ok()??;
+        (found.uid() != uid).then_some(())
+    })
+    .await;
+    stage.namespace.delete().await;
+}
