@@ -21,6 +21,8 @@ node          modprobe      kmod
 redis         redis-server  redis-server
 redis         redis-cli     redis-tools
 redis         redis-sentinel redis-sentinel
+redis         openssl       openssl
+lint          shellcheck    shellcheck
 '
 
 # cni_folder: where the distribution has the network plugins.
