@@ -1,7 +1,7 @@
 //! The keeper of one `JobQueue`: a task that waits for whatever comes next and acts on it.
 //!
 //! What must be fast (a pod's end, a cap overwritten) waits for nothing slow: everything that asks the API server runs
-//! in the [`background`], and a pass over Redis is one round trip.
+//! in the [background](super::background), and a pass over Redis is one round trip.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
