@@ -20,10 +20,11 @@
 - apiGroups: [apps]
   resources: [replicasets]
   verbs: [get]
-# Templates become Deployments of its own; get, so that it never takes over somebody else's.
+# Templates become Deployments of its own: get, so that it never takes over somebody else's; list and watch, to put right
+# what somebody changed in its own.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, create, patch, delete]
+  verbs: [get, list, watch, create, patch, delete]
 # The selector of scale targets tells which pods are the workers.
 - apiGroups: [apps]
   resources: [deployments/scale, statefulsets/scale, replicasets/scale]
