@@ -131,8 +131,8 @@ fn reaped(ours: &[&Entry]) -> (Option<Notice>, Option<LastReap>) {
                     last = Some((&entry.id, &pool.detail));
                 }
             }
-            Deed::Forget { pool, detail } => {
-                pools.insert(pool.clone());
+            Deed::Forget { pools: forgotten, detail } => {
+                pools.extend(forgotten.iter().cloned());
                 last = Some((&entry.id, detail));
             }
             _ => {}

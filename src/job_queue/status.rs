@@ -321,3 +321,6 @@ fn stalled(facts: &Facts<'_>) -> Statement {
         _ => Statement::no(STALLED, reason::NOT_STALLED, "nothing needs a person"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What a status says, by what is known.
+
+use super::*;
+use crate::protocol::{ConnectionId, EpochSeconds};
+
+fn observation(jobs: &[(&str, JobTypeSeen)]) -> Observation {
+    Observation {
+        redis_time: EpochSeconds(1_000),
+        connection: ConnectionId(1),
+        pools: BTreeMap::new(),
+        job_types: jobs.iter().map(|(name, seen)| (JobTypeName::from(*name), seen.clone())).collect(),
+        bindings: BTreeMap::new(),
+        reaped: BTreeMap::new(),
+        claims: Vec::new(),
+        totals: BTreeMap::from([
+            ("jobs_requeued".into(), 7),
+            ("caps_overwritten".into(), 2),
+            ("pauses_overwritten".into(), 1),
+        ]),
+    }
+}
+
+struct Known {
+    halt: Option<Halt>,
+    redis: State<()>,
+    caps: State<Holding>,
+    workers: State<Workers>,
+    observation: Option<Observation>,
+}
+
+impl Known {
+    fn good() -> Self {
+        Self {
+            halt: None,
+            redis: State::Good(()),
+            caps: State::Good(Holding::Tracked),
+            workers: State::Good(Workers::Pods { replicas: 3, selector: "app=w".into() }),
+            observation: Some(observation(&[(
+                "mail",
+                JobTypeSeen { waiting: 5, cap: Some(2), lock: 1, ..JobTypeSeen::default() },
+            )])),
+        }
+    }
+
+    fn status(&self, before: &JobQueueStatus) -> JobQueueStatus {
+        let own_types = BTreeSet::from([JobTypeName::from("mail")]);
+        let facts = Facts {
+            generation: 4,
+            now: Timestamp::from_second(99).unwrap(),
+            halt: self.halt,
+            redis: &self.redis,
+            caps: &self.caps,
+            workers: &self.workers,
+            observation: self.observation.as_ref(),
+            own_types: &own_types,
+            mismatches: &BTreeMap::new(),
+            pools: PoolCounts::default(),
+            unresponsive: None,
+            last_reap: None,
+            recorded_through: None,
+        };
+        status(&facts, before)
+    }
+
+    /// Ready, Reconciling and Stalled, and the reason of Ready.
+    fn summary(&self) -> (String, String, String, String) {
+        let status = self.status(&JobQueueStatus::default());
+        let of = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_).unwrap().clone();
+        (of(READY).status, of(RECONCILING).status, of(STALLED).status, of(READY).reason)
+    }
+}
+
+fn bad(reason: &str, stalled: bool) -> Problem {
+    Problem { reason: reason.into(), message: "because".into(), stalled }
+}
+
+#[test]
+fn ready_reconciling_and_stalled_say_the_same_as_the_rest() {
+    let good = Known::good;
+    for (what, known, expected) in [
+        ("all well", good(), ("True", "False", "False", "AsSpecified")),
+        (
+            "nothing known",
+            Known { redis: State::Pending, caps: State::Pending, observation: None, ..good() },
+            ("False", "True", "False", "FirstPass"),
+        ),
+        ("caps on their way", Known { caps: State::Pending, ..good() }, ("False", "True", "False", "FirstPass")),
+        (
+            "Redis away",
+            Known { redis: State::Bad(bad("ConnectionRefused", false)), ..good() },
+            ("False", "True", "False", "ConnectionRefused"),
+        ),
+        (
+            "a wrong key type",
+            Known { caps: State::Bad(bad("WrongKeyType", true)), ..good() },
+            ("False", "False", "True", "WrongKeyType"),
+        ),
+        (
+            "no target",
+            Known { workers: State::Bad(bad("TargetNotFound", true)), ..good() },
+            ("False", "False", "True", "TargetNotFound"),
+        ),
+        (
+            "Redis away and no target",
+            Known {
+                redis: State::Bad(bad("NoAnswer", false)),
+                workers: State::Bad(bad("TargetNotFound", true)),
+                ..good()
+            },
+            ("False", "True", "True", "NoAnswer"),
+        ),
+        ("paused", Known { halt: Some(Halt::Paused), ..good() }, ("False", "False", "False", "Paused")),
+        ("leaving", Known { halt: Some(Halt::Deleting), ..good() }, ("False", "True", "False", "Deleting")),
+    ] {
+        let (ready, reconciling, stalled, reason) = known.summary();
+        assert_eq!((ready.as_str(), reconciling.as_str(), stalled.as_str(), reason.as_str()), expected, "{what}");
+    }
+}
+
+#[test]
+fn every_condition_names_the_generation_it_is_about() {
+    let status = Known::good().status(&JobQueueStatus::default());
+    assert_eq!(status.observed_generation, Some(4));
+    assert!(status.conditions.iter().all(|condition| condition.observed_generation == Some(4)));
+}
+
+#[test]
+fn c23_what_is_not_known_is_not_reported_as_zero() {
+    let before = Known::good().status(&JobQueueStatus::default());
+    let away = Known {
+        redis: State::Bad(bad("NoAnswer", false)),
+        caps: State::Bad(bad("NoAnswer", false)),
+        workers: State::Bad(bad("TargetUnreadable", false)),
+        observation: None,
+        ..Known::good()
+    };
+    let after = away.status(&before);
+    assert_eq!((after.waiting, after.replicas, &after.jobs), (5, 3, &before.jobs));
+    assert_eq!(after.selector, before.selector);
+}
+
+#[test]
+fn counts_come_out_of_one_read() {
+    let status = Known::good().status(&JobQueueStatus::default());
+    assert_eq!((status.waiting, status.runnable, status.running, status.replicas), (5, 1, 0, 3));
+    assert_eq!((status.totals.jobs_requeued, status.totals.caps_overwritten), (7, 3));
+}
+
+#[test]
+fn runnable_is_what_could_start_now() {
+    for (what, waiting, cap, lock, paused, expected) in [
+        ("no cap", 5, None, 3, false, 5),
+        ("cap 0 is no cap", 5, Some(0), 3, false, 5),
+        ("below the cap", 5, Some(4), 3, false, 1),
+        ("few wait", 1, Some(9), 3, false, 1),
+        ("at the cap", 5, Some(3), 3, false, 0),
+        ("above a lowered cap", 5, Some(1), 3, false, 0),
+        ("c11: paused", 5, None, 0, true, 0),
+    ] {
+        let seen = JobTypeSeen { waiting, cap, lock, paused, ..JobTypeSeen::default() };
+        assert_eq!(runnable(&seen), expected, "{what}");
+    }
+}
