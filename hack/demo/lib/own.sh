@@ -61,7 +61,7 @@ The cluster is still there. Look around, and end it:
   kubectl -n $NAMESPACE describe jq mail
   kubectl -n $OPERATOR_NAMESPACE logs deployment/$RELEASE
   kubectl -n $NAMESPACE exec deployment/mail -- gocraft-worker enqueue send_email -n 100 -args '{"ms":500}'
-  make down
+  ${POOLKEEPER_CLUSTER:+POOLKEEPER_CLUSTER=$POOLKEEPER_CLUSTER }make down
 END
 }
 
