@@ -11,6 +11,7 @@
 --   remains    it still has an in-progress list or a lock count: settle first; nothing was changed for it
 --   moved      its heartbeat is not what was judged; nothing was changed for it
 --
+-- All that one run forgets is one entry of the record, with the detail of the last one.
 -- Safe to repeat: the second run finds it gone. The first write deletes, which Redis allows when it is out of memory.
 local refused = fence(KEYS[4], ARGV[1], ARGV[2], ARGV[3])
 if refused then return {'fenced', refused} end
@@ -34,7 +35,7 @@ for t = 1, types do
   counts[t] = is_wrong(reply) and {} or reply
 end
 
-local now, forgotten = redis.call('TIME')[1], 0
+local now, forgotten, detail = redis.call('TIME')[1], {}, ''
 for i = 1, pools do
   local expected, beat_key, state = ARGV[4 + i * 3], KEYS[6 + i], nil
   local beat = redis.pcall('HGET', beat_key, 'heartbeat_at')
@@ -60,14 +61,16 @@ for i = 1, pools do
       redis.call('HDEL', KEYS[2], ids[i])
       for _, key in ipairs(zero) do redis.call('HDEL', key, ids[i]) end
       redis.call('ZADD', KEYS[3], now, ids[i])
-      redis.call('XADD', KEYS[5], 'MAXLEN', '1000', '*', 'kind', 'forget', 'queue', ARGV[1], 'pool', ids[i], 'detail', ARGV[5 + i * 3])
-      forgotten = forgotten + 1
+      forgotten[#forgotten + 1] = 'pool'
+      forgotten[#forgotten + 1] = ids[i]
+      detail = ARGV[5 + i * 3]
     end
   end
   states[i] = state
 end
-if forgotten > 0 then
+if #forgotten > 0 then
+  redis.call('XADD', KEYS[5], 'MAXLEN', '1000', '*', 'kind', 'forget', 'queue', ARGV[1], 'detail', detail, unpack(forgotten))
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - 86400)
-  redis.call('HINCRBY', KEYS[6], 'pools_reaped', forgotten)
+  redis.call('HINCRBY', KEYS[6], 'pools_reaped', #forgotten / 2)
 end
 return {'done', states}

@@ -12,7 +12,7 @@
 --   {'moved', ids}            the heartbeats of these dead pools are not what was judged
 --   {'look', ids}             these pools are known here and were neither named dead nor covered
 --   {'settled', moved, left, lock before or false, lock after or false, counts repaired, jobs by dead, locks by dead}
--- All but the last have written nothing.
+-- All but the last have written nothing. The record keeps the details of the last 8 pools that gave something back.
 --
 -- Safe to repeat: counts are set to what the lists hold, never added to or subtracted from, and entries move from lists
 -- that the next run finds empty. Between portions the field of a dead pool is what is left in its list, so a crash there
@@ -149,9 +149,10 @@ for _, locks in ipairs(locks_by) do freed = freed + locks end
 if #reaped > 0 or repaired > 0 then
   local entry = {'kind', #reaped > 0 and 'reap' or 'repair', 'queue', ARGV[1], 'job_type', job_type,
     'lock_before', lock or '', 'lock_after', lock_after or '', 'repaired', repaired}
-  for _, i in ipairs(reaped) do
+  for n, i in ipairs(reaped) do
+    local detail = n > #reaped - 8 and dead[i].detail or 'null'
     entry[#entry + 1] = 'pool'
-    entry[#entry + 1] = dead[i].id .. ' ' .. jobs_by[i] .. ' ' .. locks_by[i] .. ' ' .. dead[i].detail
+    entry[#entry + 1] = dead[i].id .. ' ' .. jobs_by[i] .. ' ' .. locks_by[i] .. ' ' .. detail
   end
   redis.call('XADD', RECORD, 'MAXLEN', '1000', '*', unpack(entry))
   if moved > 0 then redis.call('HINCRBY', TOTALS, 'jobs_requeued', moved) end

@@ -1,8 +1,10 @@
 //! Gives back what dead pools held, and forgets them.
 //!
-//! All job types concerned are settled in one round trip, portion after portion, and then the pools are forgotten. What
-//! was judged is carried to Redis: where a heartbeat moved, or pools are there that nobody named, nothing of that job
-//! type is changed, and the caller observes anew. A crash at any point leaves what the next pass completes.
+//! The job types that the dead were seen to hold something of are settled, and the pools forgotten, in one round trip:
+//! its scripts run in order, and the last ones refuse each pool of which anything is left. That is so where a pool took
+//! another job after the observation: then all that it can take is settled too, which its heartbeat tells. What was
+//! judged is carried to Redis: where a heartbeat moved, or pools are there that nobody named, nothing of that job type
+//! is changed, and the caller observes anew. A crash at any point leaves what the next pass completes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +13,7 @@ use crate::protocol::gocraft_work::forget::Forgotten;
 use crate::protocol::gocraft_work::settle::{CoveredPool, DeadPool, ENTRIES_PER_RUN, Report, Settled};
 use crate::protocol::gocraft_work::{GocraftWork, ScriptError};
 use crate::protocol::{JobTypeName, Observation, PoolId};
+use crate::redis::{Call, Value};
 
 /// Dead pools that one run names; the others count as covered in it.
 const DEAD_PER_RUN: usize = 250;
@@ -61,35 +64,52 @@ pub async fn reap(
     dead: &[DeadPool],
     stranded: &BTreeMap<(JobTypeName, PoolId), u64>,
 ) -> Result<Reaped, ScriptError> {
-    let job_types = concerned(observation, dead);
     let mut reaped = Reaped::default();
     reaped.pools.extend(dead.iter().map(|pool| (pool.id.clone(), ReapedPool::default())));
-    let settling = Settling { work, observation, dead, stranded };
-    settling.settle(&job_types, &mut reaped).await?;
+    let known = known(observation, dead);
+    let settling = Settling { work, observation, dead, stranded, known: known.iter().cloned().collect() };
     if dead.is_empty() {
+        settling.run(settling.runs(&known), &mut reaped).await?;
         return Ok(reaped);
     }
-    let all: Vec<JobTypeName> = job_types.into_iter().collect();
-    for (pool, state) in work.forget(dead, &all).await? {
-        match state {
-            Forgotten::Forgotten | Forgotten::Gone => {
-                reaped.pools.entry(pool).or_default().forgotten = true;
-            }
-            Forgotten::Moved => {
-                reaped.look_again.insert(pool);
-            }
-            Forgotten::Remains => {}
+    let mut steps = settling.runs(&held(observation, dead));
+    steps.extend(settling.goodbyes(dead));
+    settling.run(steps, &mut reaped).await?;
+    if reaped.look_again.is_empty() {
+        let forgotten = |pool: &DeadPool| reaped.pools.get(&pool.id).is_some_and(|pool| pool.forgotten);
+        let remaining: Vec<DeadPool> = dead.iter().filter(|pool| !forgotten(pool)).cloned().collect();
+        if !remaining.is_empty() {
+            let mut steps = settling.runs(&within_reach(observation, &remaining, &known));
+            steps.extend(settling.goodbyes(&remaining));
+            settling.run(steps, &mut reaped).await?;
         }
     }
     Ok(reaped)
 }
 
-/// All known job types: a dead pool may have fetched from any of them, whatever its heartbeat says.
-fn concerned(observation: &Observation, dead: &[DeadPool]) -> BTreeSet<JobTypeName> {
-    let mut job_types: BTreeSet<JobTypeName> = observation.job_types.keys().cloned().collect();
-    for pool in dead {
-        if let Some(beat) = observation.pools.get(&pool.id).and_then(|seen| seen.heartbeat.as_ref()) {
-            job_types.extend(beat.job_names.iter().cloned());
+/// All known job types.
+fn known(observation: &Observation, dead: &[DeadPool]) -> BTreeSet<JobTypeName> {
+    let beats = dead.iter().filter_map(|pool| observation.pools.get(&pool.id)?.heartbeat.as_ref());
+    let told = beats.flat_map(|beat| beat.job_names.iter().cloned());
+    observation.job_types.keys().cloned().chain(told).collect()
+}
+
+/// The job types of which a dead pool was seen to have a list or a lock count.
+fn held(observation: &Observation, dead: &[DeadPool]) -> BTreeSet<JobTypeName> {
+    let seen = observation.job_types.iter().filter(|(_, seen)| {
+        dead.iter().any(|pool| seen.lock_info.contains_key(&pool.id) || seen.in_progress.contains_key(&pool.id))
+    });
+    seen.map(|(name, _)| name.clone()).collect()
+}
+
+/// The job types that these pools may hold something of by now: those seen, and those that their heartbeats name, since
+/// a pool takes no others. A pool without a heartbeat may have taken any.
+fn within_reach(observation: &Observation, pools: &[DeadPool], known: &BTreeSet<JobTypeName>) -> BTreeSet<JobTypeName> {
+    let mut job_types = held(observation, pools);
+    for pool in pools {
+        match observation.pools.get(&pool.id).and_then(|seen| seen.heartbeat.as_ref()) {
+            Some(beat) => job_types.extend(beat.job_names.iter().cloned()),
+            None => return known.clone(),
         }
     }
     job_types
@@ -100,49 +120,53 @@ struct Settling<'a> {
     observation: &'a Observation,
     dead: &'a [DeadPool],
     stranded: &'a BTreeMap<(JobTypeName, PoolId), u64>,
+    known: Vec<JobTypeName>,
 }
 
-/// One run to make: a job type, and which of the dead it names.
-#[derive(Debug, Clone)]
-struct Run {
-    job_type: JobTypeName,
-    from: usize,
+/// One script to run.
+enum Step<'a> {
+    /// Settles a job type, naming the dead from an index on.
+    Settle { job_type: JobTypeName, from: usize },
+    /// Forgets pools.
+    Forget { pools: &'a [DeadPool], call: Call },
 }
 
-impl Settling<'_> {
-    async fn settle(&self, job_types: &BTreeSet<JobTypeName>, reaped: &mut Reaped) -> Result<(), ScriptError> {
+impl<'a> Settling<'a> {
+    fn runs<'b>(&self, job_types: &BTreeSet<JobTypeName>) -> Vec<Step<'b>> {
         let firsts: Vec<usize> = (0..self.dead.len().max(1)).step_by(DEAD_PER_RUN).collect();
-        let mut runs: Vec<Run> = Vec::new();
-        for job_type in job_types {
-            runs.extend(firsts.iter().map(|&from| Run { job_type: job_type.clone(), from }));
-        }
+        let of = |job_type: &JobTypeName| {
+            let job_type = job_type.clone();
+            firsts.clone().into_iter().map(move |from| Step::Settle { job_type: job_type.clone(), from })
+        };
+        job_types.iter().flat_map(of).collect()
+    }
+
+    fn goodbyes<'b>(&self, pools: &'b [DeadPool]) -> Vec<Step<'b>> {
+        let calls = self.work.forget_calls(pools, &self.known);
+        calls.into_iter().map(|(pools, call)| Step::Forget { pools, call }).collect()
+    }
+
+    /// Runs all steps in their order, and again the ones that have to go on.
+    async fn run(&self, mut steps: Vec<Step<'_>>, reaped: &mut Reaped) -> Result<(), ScriptError> {
         let mut fence_advanced = false;
         for _ in 0..TRIPS {
-            if runs.is_empty() {
+            if steps.is_empty() {
                 return Ok(());
             }
-            let later = runs.split_off(runs.len().min(RUNS_PER_TRIP));
-            let calls = runs.iter().map(|run| self.call(run)).collect();
+            let later = steps.split_off(steps.len().min(RUNS_PER_TRIP));
+            let calls = steps.iter().map(|step| self.call(step)).collect();
             let (answers, _) = self.work.client().run_all(calls).await?;
             let mut again = Vec::new();
             let mut unfenced = false;
-            for (run, answer) in runs.into_iter().zip(answers) {
-                match answer.map_err(ScriptError::from).and_then(GocraftWork::parse_settled) {
-                    Ok(Settled::Done(report)) => {
-                        if report.left > 0 {
-                            again.push(run.clone());
-                        }
-                        self.count(&run, &report, reaped);
-                    }
-                    Ok(Settled::Moved(pools) | Settled::LookAgain(pools)) => reaped.look_again.extend(pools),
+            for (step, answer) in steps.into_iter().zip(answers) {
+                match self.take(&step, answer.map_err(ScriptError::from), reaped) {
+                    Ok(true) => {}
+                    Ok(false) => again.push(step),
                     Err(ScriptError::Fenced(Fenced::Unfenced)) if !fence_advanced => {
                         unfenced = true;
-                        again.push(run);
+                        again.push(step);
                     }
-                    Err(ScriptError::Fenced(fenced)) => return Err(fenced.into()),
-                    Err(error) => {
-                        reaped.failed.insert(run.job_type, error);
-                    }
+                    Err(error) => return Err(error),
                 }
             }
             if unfenced {
@@ -150,18 +174,17 @@ impl Settling<'_> {
                 fence_advanced = true;
             }
             again.extend(later);
-            runs = again;
+            steps = again;
         }
         Ok(())
     }
 
-    fn named(&self, run: &Run) -> &[DeadPool] {
-        let rest = self.dead.get(run.from..).unwrap_or_default();
-        &rest[..rest.len().min(DEAD_PER_RUN)]
-    }
-
-    fn call(&self, run: &Run) -> crate::redis::Call {
-        let named = self.named(run);
+    fn call(&self, step: &Step<'_>) -> Call {
+        let (job_type, from) = match step {
+            Step::Settle { job_type, from } => (job_type, *from),
+            Step::Forget { call, .. } => return call.clone(),
+        };
+        let named = self.named(from);
         let is_named: BTreeSet<&PoolId> = named.iter().map(|pool| &pool.id).collect();
         let others = self.dead.iter().map(|pool| &pool.id).filter(|id| !self.observation.pools.contains_key(*id));
         let covered: Vec<CoveredPool> = self
@@ -171,21 +194,64 @@ impl Settling<'_> {
             .chain(others)
             .filter(|id| !is_named.contains(id))
             .map(|id| {
-                let stranded = self.stranded.get(&(run.job_type.clone(), id.clone())).copied().unwrap_or(0);
+                let stranded = self.stranded.get(&(job_type.clone(), id.clone())).copied().unwrap_or(0);
                 CoveredPool { id: id.clone(), stranded }
             })
             .collect();
-        self.work.settle_call(&run.job_type, named, &covered, ENTRIES_PER_RUN)
+        self.work.settle_call(job_type, named, &covered, ENTRIES_PER_RUN)
     }
 
-    fn count(&self, run: &Run, report: &Report, reaped: &mut Reaped) {
-        for (pool, (jobs, locks)) in self.named(run).iter().zip(&report.by_dead) {
-            let sum = reaped.pools.entry(pool.id.clone()).or_default();
-            sum.jobs += jobs;
-            sum.locks += locks;
+    fn named(&self, from: usize) -> &'a [DeadPool] {
+        let rest = self.dead.get(from..).unwrap_or_default();
+        &rest[..rest.len().min(DEAD_PER_RUN)]
+    }
+
+    /// Takes in an answer; `false` where the step has to run again.
+    fn take(
+        &self,
+        step: &Step<'_>,
+        answer: Result<Value, ScriptError>,
+        reaped: &mut Reaped,
+    ) -> Result<bool, ScriptError> {
+        let (job_type, from) = match step {
+            Step::Settle { job_type, from } => (job_type, *from),
+            Step::Forget { pools, .. } => {
+                for (pool, state) in GocraftWork::parse_forgotten(answer?, pools)? {
+                    match state {
+                        Forgotten::Forgotten | Forgotten::Gone => {
+                            reaped.pools.entry(pool).or_default().forgotten = true;
+                        }
+                        Forgotten::Moved => {
+                            reaped.look_again.insert(pool);
+                        }
+                        Forgotten::Remains => {}
+                    }
+                }
+                return Ok(true);
+            }
+        };
+        match answer.and_then(GocraftWork::parse_settled) {
+            Ok(Settled::Done(report)) => {
+                count(job_type, self.named(from), &report, reaped);
+                return Ok(report.left == 0);
+            }
+            Ok(Settled::Moved(pools) | Settled::LookAgain(pools)) => reaped.look_again.extend(pools),
+            Err(fenced @ ScriptError::Fenced(_)) => return Err(fenced),
+            Err(error) => {
+                reaped.failed.insert(job_type.clone(), error);
+            }
         }
-        if report.repaired > 0 {
-            reaped.repaired.insert(run.job_type.clone(), report.clone());
-        }
+        Ok(true)
+    }
+}
+
+fn count(job_type: &JobTypeName, named: &[DeadPool], report: &Report, reaped: &mut Reaped) {
+    for (pool, (jobs, locks)) in named.iter().zip(&report.by_dead) {
+        let sum = reaped.pools.entry(pool.id.clone()).or_default();
+        sum.jobs += jobs;
+        sum.locks += locks;
+    }
+    if report.repaired > 0 {
+        reaped.repaired.insert(job_type.clone(), report.clone());
     }
 }

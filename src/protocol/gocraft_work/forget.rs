@@ -1,16 +1,19 @@
 //! Forgets dead pools whose job types are all settled, and takes back what turned out to be a mistake.
+//!
+//! The script looks for itself whether anything is left of a pool, so it may be sent right behind the scripts that settle,
+//! in the same round trip.
 
 use std::collections::BTreeMap;
 
-use super::fence::speaker_args;
+use super::fence::{FenceOp, Fenced, fence_checked, speaker_args};
 use super::reply::Reply;
 use super::settle::{DeadPool, Judged};
 use super::{GocraftWork, ScriptError, scripts};
 use crate::protocol::{JobTypeName, PoolId};
-use crate::redis::Call;
+use crate::redis::{Call, Value};
 
 /// Pools in one run.
-const POOLS_PER_RUN: usize = 50;
+const POOLS_PER_RUN: usize = 200;
 /// In-progress lists in one run.
 const LISTS_PER_RUN: usize = 4_000;
 
@@ -28,26 +31,52 @@ pub enum Forgotten {
 }
 
 impl GocraftWork {
-    /// Forgets dead pools; refuses each that still has an in-progress list or a lock count of any of these job types.
+    /// The calls that forget dead pools, each with the pools that it is about. They refuse each pool that still has an
+    /// in-progress list or a lock count of any of these job types.
+    #[must_use]
+    pub fn forget_calls<'a>(&self, dead: &'a [DeadPool], job_types: &[JobTypeName]) -> Vec<(&'a [DeadPool], Call)> {
+        let per_run = (LISTS_PER_RUN / job_types.len().max(1)).clamp(1, POOLS_PER_RUN);
+        dead.chunks(per_run).map(|pools| (pools, self.forget_call(pools, job_types))).collect()
+    }
+
+    /// Reads the answer of one of [`Self::forget_calls`], which was about these pools.
+    pub fn parse_forgotten(value: Value, pools: &[DeadPool]) -> Result<Vec<(PoolId, Forgotten)>, ScriptError> {
+        let parts = fence_checked(Reply::new("forget", value))?;
+        let words = parts.into_iter().nth(1).map(Reply::texts).transpose()?.unwrap_or_default();
+        let state = |word: &str| match word {
+            "forgotten" => Forgotten::Forgotten,
+            "gone" => Forgotten::Gone,
+            "moved" => Forgotten::Moved,
+            _ => Forgotten::Remains,
+        };
+        Ok(pools.iter().zip(words).map(|(pool, word)| (pool.id.clone(), state(&word))).collect())
+    }
+
+    /// Forgets dead pools, in one round trip. Advances the fence where that is all it needs.
     pub async fn forget(
         &self,
         dead: &[DeadPool],
         job_types: &[JobTypeName],
     ) -> Result<BTreeMap<PoolId, Forgotten>, ScriptError> {
-        let per_run = (LISTS_PER_RUN / job_types.len().max(1)).clamp(1, POOLS_PER_RUN);
-        let mut states = BTreeMap::new();
-        for pools in dead.chunks(per_run) {
-            let parts = self.run_fenced(self.forget_call(pools, job_types), "forget").await?;
-            let words = parts.into_iter().nth(1).map(Reply::texts).transpose()?.unwrap_or_default();
-            for (pool, word) in pools.iter().zip(words) {
-                let state = match word.as_str() {
-                    "forgotten" => Forgotten::Forgotten,
-                    "gone" => Forgotten::Gone,
-                    "moved" => Forgotten::Moved,
-                    _ => Forgotten::Remains,
-                };
-                states.insert(pool.id.clone(), state);
+        match self.forget_once(dead, job_types).await {
+            Err(ScriptError::Fenced(Fenced::Unfenced)) => {
+                self.fence(FenceOp::Advance).await?;
+                self.forget_once(dead, job_types).await
             }
+            states => states,
+        }
+    }
+
+    async fn forget_once(
+        &self,
+        dead: &[DeadPool],
+        job_types: &[JobTypeName],
+    ) -> Result<BTreeMap<PoolId, Forgotten>, ScriptError> {
+        let (pools, calls): (Vec<_>, Vec<_>) = self.forget_calls(dead, job_types).into_iter().unzip();
+        let (answers, _) = self.client.run_all(calls).await?;
+        let mut states = BTreeMap::new();
+        for (pools, answer) in pools.into_iter().zip(answers) {
+            states.extend(Self::parse_forgotten(answer?, pools)?);
         }
         Ok(states)
     }

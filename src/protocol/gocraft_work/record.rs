@@ -39,11 +39,11 @@ pub enum Deed {
         /// How many counts were wrong.
         repaired: u64,
     },
-    /// A dead pool was forgotten.
+    /// Dead pools were forgotten.
     Forget {
-        /// The pool.
-        pool: PoolId,
-        /// Pod, proof and the like.
+        /// The pools.
+        pools: Vec<PoolId>,
+        /// Pod, proof and the like, of the last of them.
         detail: serde_json::Value,
     },
     /// A cap that somebody had changed was put back.
@@ -68,7 +68,7 @@ pub struct ReapedPool {
     pub jobs: u64,
     /// Locks freed.
     pub locks: u64,
-    /// Pod, proof and the like.
+    /// Pod, proof and the like; null for all but the last few of an entry.
     pub detail: serde_json::Value,
 }
 
@@ -120,6 +120,8 @@ fn pairs(fields: Reply) -> Result<Vec<(String, String)>, Failure> {
 }
 
 fn entry(id: String, fields: &[(String, String)]) -> Option<Entry> {
+    let all =
+        |name: &'static str| fields.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str());
     let text = |name: &str| fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.as_str());
     let number = |name: &str| text(name).parse::<i64>().ok();
     let count = |name: &str| number(name).unwrap_or_default().max(0).unsigned_abs();
@@ -133,7 +135,7 @@ fn entry(id: String, fields: &[(String, String)]) -> Option<Entry> {
     let deed = match text("kind") {
         "reap" => Deed::Reap {
             job_type: text("job_type").into(),
-            pools: fields.iter().filter(|(field, _)| field == "pool").filter_map(|(_, value)| reaped(value)).collect(),
+            pools: all("pool").filter_map(reaped).collect(),
             repaired: count("repaired"),
         },
         "repair" => Deed::Repair {
@@ -142,7 +144,7 @@ fn entry(id: String, fields: &[(String, String)]) -> Option<Entry> {
             lock_after: number("lock_after"),
             repaired: count("repaired"),
         },
-        "forget" => Deed::Forget { pool: text("pool").into(), detail: detail() },
+        "forget" => Deed::Forget { pools: all("pool").map(Into::into).collect(), detail: detail() },
         "cap_overwritten" => Deed::CapOverwritten(overwrite()),
         "pause_overwritten" => Deed::PauseOverwritten(overwrite()),
         "resurrected" => Deed::Resurrected { pool: text("pool").into(), detail: detail() },

@@ -48,6 +48,27 @@ async fn a_hundred_thousand_entries_go_back_in_portions() {
 }
 
 #[tokio::test]
+async fn a_death_costs_what_the_dead_held_and_not_what_is_known() {
+    let mut fixture = Fixture::new().await;
+    let known: Vec<String> = (0..50).map(|number| format!("type{number}")).collect();
+    for pool in ["D", "E", "L"] {
+        fixture.beat(pool, 1, &known.join(",")).await;
+    }
+    fixture.running("type7", "D", &["job"]).await;
+    fixture.locks("type7", 1, &[("D", 1)]).await;
+    let observation = fixture.observe().await;
+    assert_eq!(observation.job_types.len(), 50);
+    // Loads the scripts, and moves the fence.
+    reap(&fixture.work, &observation, &[], &BTreeMap::new()).await.unwrap();
+    fixture.work.forget(&dead(&["X"]), &[]).await.unwrap();
+    fixture.line::<()>("CONFIG RESETSTAT").await;
+    let reaped = reap(&fixture.work, &observation, &dead(&["D", "E"]), &BTreeMap::new()).await.unwrap();
+    assert!(reaped.is_complete(), "{reaped:?}");
+    assert_eq!(scripts(&mut fixture).await, 2, "one to settle, one to forget");
+    assert_eq!(fixture.list("work:jobs:type7").await, ["job"]);
+}
+
+#[tokio::test]
 async fn one_pool_and_then_a_thousand_of_ten_types() {
     let mut fixture = Fixture::new().await;
     let types: Vec<String> = (0..10).map(|number| format!("type{number}")).collect();

@@ -74,6 +74,28 @@ async fn a_pool_that_nobody_remembers_is_settled_and_one_that_appears_is_spared(
     }
 }
 
+/// A pool may take another job between the look and the reaping, of any type that its heartbeat names.
+#[tokio::test]
+async fn what_a_dead_pool_took_after_the_look_is_given_back_too() {
+    let mut fixture = Fixture::new().await;
+    fixture.beat("D", 1_000, "a,b").await;
+    fixture.beat("L", 1_000, "a,b,c").await;
+    fixture.locks("a", 1, &[("D", 1)]).await;
+    fixture.running("a", "D", &["a1"]).await;
+    let observation = fixture.observe().await;
+    fixture.locks("b", 2, &[("D", 1), ("L", 1)]).await;
+    fixture.running("b", "D", &["b1"]).await;
+    fixture.running("b", "L", &["b2"]).await;
+    let reaped = reap(&fixture.work, &observation, &dead(&["D"]), &BTreeMap::default()).await.unwrap();
+    assert!(reaped.is_complete(), "{reaped:?}");
+    let pool = &reaped.pools[&"D".into()];
+    assert_eq!((pool.jobs, pool.locks), (2, 2));
+    assert_eq!(fixture.list("work:jobs:b").await, ["b1"]);
+    assert_eq!(fixture.lock("b").await, Some(1));
+    let pools: Vec<String> = fixture.line("SMEMBERS work:worker_pools").await;
+    assert_eq!(pools, ["L"]);
+}
+
 /// What a reaped process writes late is settled like anything else.
 #[tokio::test]
 async fn a_late_finish_of_a_reaped_pool_is_settled() {
