@@ -3,6 +3,7 @@
 
 mod caps;
 mod manifests;
+mod pods;
 mod reaping;
 mod replicas;
 mod trouble;
