@@ -2,12 +2,19 @@
 //! installs it, with two replicas and no right but those that the chart gives.
 
 mod caps;
+mod deaths;
+mod grace;
 mod monitor;
+mod process;
+mod replicas;
+mod trouble;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use redis::aio::MultiplexedConnection;
@@ -20,6 +27,9 @@ use crate::support::pools::Pools;
 use crate::support::redis::run;
 use crate::support::workers::Journal;
 
+/// As whom the operator asks the API server.
+const OPERATOR: &str = "system:serviceaccount:poolkeeper-system:poolkeeper";
+
 /// A namespace with a Redis of its own, and what its workers write.
 pub struct Stage {
     pub namespace: TestNamespace,
@@ -29,6 +39,7 @@ pub struct Stage {
     pub journal: Journal,
     /// The Redis, as this machine reaches it.
     pub url: String,
+    began: Timestamp,
 }
 
 impl Stage {
@@ -40,20 +51,22 @@ impl Stage {
     /// The same; Redis gets more arguments, and `login` (`:PASSWORD@`) is needed.
     pub async fn with_redis(stem: &str, args: &[&str], login: &str) -> Self {
         operators_ready().await;
+        let began = Timestamp::now();
         let namespace = namespace(stem).await;
         let port = deploy_redis(&namespace, args).await;
         let url = format!("redis://{login}{}:{port}/0", setting("NODE_1_ADDRESS"));
         let redis = wait_for("Redis to answer", Duration::from_secs(60), || connection(&url)).await;
         let (pools, journal) = (Pools::new(redis.clone(), "work"), Journal::follow(&namespace));
-        Self { namespace, redis, pools, journal, url }
+        Self { namespace, redis, pools, journal, url, began }
     }
 
     /// A spec for this Redis, as pods reach it; `more` is laid over it.
     pub fn spec(&self, more: Value) -> Value {
         let url = format!("redis://redis.{}.svc:6379/0", self.namespace.name);
         let mut spec = json!({"gocraftWork": {"namespace": "work"}, "redis": {"url": url}});
-        for (field, value) in more.as_object().expect("fields") {
-            spec[field] = value.clone();
+        let Value::Object(more) = more else { panic!("fields are wanted, not {more}") };
+        for (field, value) in more {
+            spec[field] = value;
         }
         spec
     }
@@ -133,7 +146,7 @@ impl Stage {
     /// Ends the test: nothing was refused to the operator in it, so the chart gives all the rights that it takes.
     pub async fn end(self) {
         self.namespace.delete().await;
-        let refused = refusals();
+        let refused = refusals(self.began);
         assert!(refused.is_empty(), "rights that the chart does not give: {refused:#?}");
     }
 }
@@ -183,13 +196,14 @@ async fn connection(url: &str) -> Option<MultiplexedConnection> {
     Some(connection)
 }
 
-/// Requests of the operator that the API server refused for want of a right, as its audit log tells.
-fn refusals() -> Vec<String> {
+/// What the API server refused to the operator since then for want of a right, as its audit log tells.
+fn refusals(since: Timestamp) -> BTreeSet<String> {
     let log = succeeded(as_root(["cat", &setting("AUDIT_LOG")]));
-    let refused = log.lines().filter(|line| {
-        line.contains(r#""username":"system:serviceaccount:poolkeeper-system:poolkeeper""#)
-            && line.contains(r#""code":403"#)
-            && !line.contains("being terminated")
-    });
-    refused.map(str::to_owned).collect()
+    let forbidden = log.lines().filter(|line| line.contains(r#"k8s.io/decision":"forbid""#) && line.contains(OPERATOR));
+    let requests = forbidden.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let is_new = |request: &Value| {
+        let at: Option<Timestamp> = request["requestReceivedTimestamp"].as_str().and_then(|at| at.parse().ok());
+        at.expect("a time") >= since
+    };
+    requests.filter(is_new).map(|request| format!("{} {}", request["verb"], request["requestURI"])).collect()
 }
