@@ -106,6 +106,7 @@ async fn start(
         owners: OwnerCache::new(),
         metrics: metrics.clone(),
         lead: leadership.clone(),
+        in_cluster: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
         observe_only: args.observe_only,
         resync: Duration::from_secs(args.resync_seconds),
         budget: WriteBudget::new(args.status_writes_per_second),

@@ -7,7 +7,7 @@
 --       then for each pool: id, expectation ('' none, '-' no heartbeat and not listed, else its heartbeat_at), detail
 -- Return: {'fenced', reason}, {'spoiled', key}, or {'done', states}, for each pool one of
 --   forgotten  nothing of it is left
---   gone       there was nothing left of it
+--   gone       it had signed off by itself, or was forgotten before: its binding and counts at 0 went, untold
 --   remains    it still has an in-progress list or a lock count: settle first; nothing was changed for it
 --   moved      its heartbeat is not what was judged; nothing was changed for it
 --
@@ -51,9 +51,14 @@ for i = 1, pools do
   local first = 7 + pools + types + (i - 1) * types
   if not state and types > 0 and redis.call('EXISTS', unpack(KEYS, first, first + types - 1)) > 0 then state = 'remains' end
   if not state then
-    local known = redis.call('ZSCORE', KEYS[3], ids[i])
     state = 'forgotten'
-    if known and not listed and redis.call('EXISTS', beat_key) == 0 and redis.call('HEXISTS', KEYS[2], ids[i]) == 0 and #zero == 0 then
+    if expected ~= '-' and not listed and redis.call('EXISTS', beat_key) == 0 then
+      -- As a clean stop leaves it, or the library's own reaper.
+      state = 'gone'
+      redis.call('HDEL', KEYS[2], ids[i])
+      for _, key in ipairs(zero) do redis.call('HDEL', key, ids[i]) end
+      redis.call('ZADD', KEYS[3], now, ids[i])
+    elseif redis.call('ZSCORE', KEYS[3], ids[i]) and not listed and redis.call('EXISTS', beat_key) == 0 and redis.call('HEXISTS', KEYS[2], ids[i]) == 0 and #zero == 0 then
       state = 'gone'
     else
       redis.call('DEL', beat_key)

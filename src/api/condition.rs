@@ -43,8 +43,6 @@ pub mod reason {
     pub const WRONG_KEY_TYPE: &str = "WrongKeyType";
     /// The annotation stops all management.
     pub const PAUSED: &str = "Paused";
-    /// The operator runs with `--observe-only`.
-    pub const OBSERVE_ONLY: &str = "ObserveOnly";
     /// Redis remembers a newer version of this resource than this replica has seen.
     pub const FENCED: &str = "Fenced";
     /// Counts match.

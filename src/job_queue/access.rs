@@ -37,8 +37,14 @@ impl AccessError {
     }
 }
 
-/// Reads what the spec names and makes the endpoint.
-pub async fn resolve(client: &Client, namespace: &str, spec: &RedisSpec) -> Result<Endpoint, AccessError> {
+/// Reads what the spec names and makes the endpoint. `in_cluster`: a host without a dot is a Service of the `JobQueue`'s
+/// namespace, as it is for the workers.
+pub async fn resolve(
+    client: &Client,
+    namespace: &str,
+    in_cluster: bool,
+    spec: &RedisSpec,
+) -> Result<Endpoint, AccessError> {
     let source = Source { client, namespace };
     let (field, url) = match (&spec.url, &spec.url_from) {
         (Some(url), _) => ("spec.redis.url", url.clone()),
@@ -60,7 +66,20 @@ pub async fn resolve(client: &Client, namespace: &str, spec: &RedisSpec) -> Resu
         }
         endpoint = endpoint.with_tls(source.tls(tls).await?);
     }
-    Ok(endpoint)
+    if in_cluster { Ok(in_namespace(endpoint, namespace)) } else { Ok(endpoint) }
+}
+
+/// The same server by a name that means the same in every namespace. Its certificate is for the name as it was given.
+fn in_namespace(mut endpoint: Endpoint, namespace: &str) -> Endpoint {
+    if endpoint.host.contains(['.', ':']) || endpoint.host == "localhost" {
+        return endpoint;
+    }
+    let given = endpoint.host.clone();
+    if let Some(tls) = &mut endpoint.tls {
+        tls.server_name.get_or_insert(given);
+    }
+    endpoint.host = format!("{}.{namespace}.svc", endpoint.host);
+    endpoint
 }
 
 struct Source<'a> {
@@ -194,6 +213,22 @@ fn without_line_end(mut text: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_host_is_a_service_of_the_queues_namespace() {
+        for (url, host, server_name) in [
+            ("redis://redis:6379/0", "redis.shop.svc", None),
+            ("rediss://redis", "redis.shop.svc", Some("redis")),
+            ("redis://redis.other.svc", "redis.other.svc", None),
+            ("redis://10.0.0.1", "10.0.0.1", None),
+            ("redis://[::1]:6379", "::1", None),
+            ("redis://localhost", "localhost", None),
+        ] {
+            let endpoint = in_namespace(Endpoint::parse(url).unwrap(), "shop");
+            assert_eq!(endpoint.host, host, "{url}");
+            assert_eq!(endpoint.tls.and_then(|tls| tls.server_name).as_deref(), server_name, "{url}");
+        }
+    }
 
     #[test]
     fn one_line_end_is_no_part_of_a_value() {

@@ -277,8 +277,10 @@ impl Keeper {
         background.uses_secrets = uses_secrets(&queue.spec.redis);
         if background.access.starts(&mut background.wake_at) {
             let (client, namespace, queue) = (context.client.clone(), self.labels.namespace.clone(), queue.clone());
+            let in_cluster = context.in_cluster;
             background.tasks.spawn(async move {
-                let resolved = timeout(BOUND, access::resolve(&client, &namespace, &queue.spec.redis)).await;
+                let resolved =
+                    timeout(BOUND, access::resolve(&client, &namespace, in_cluster, &queue.spec.redis)).await;
                 Done::Access(resolved.unwrap_or_else(|_| Err(AccessError::slow())))
             });
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::keeper::Keeper;
@@ -44,6 +45,8 @@ pub struct Caps {
     pub others: Vec<Problem>,
     /// Whether caps are held.
     pub state: State<Holding>,
+    /// Since when `state` is pending.
+    pub pending_since: Instant,
 }
 
 impl Default for Caps {
@@ -55,6 +58,7 @@ impl Default for Caps {
             held: BTreeMap::new(),
             others: Vec::new(),
             state: State::Pending,
+            pending_since: Instant::now(),
         }
     }
 }
@@ -85,6 +89,7 @@ impl Caps {
         if self.desired != desired {
             self.held.clear();
             self.state = State::Pending;
+            self.pending_since = Instant::now();
         }
         (self.desired, self.generation) = (desired, generation);
     }

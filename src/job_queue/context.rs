@@ -29,6 +29,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Whether this replica writes to the API server.
     pub lead: Leadership,
+    /// Whether this process runs in the cluster, so that names of Services mean something to it.
+    pub in_cluster: bool,
     /// Change nothing at all.
     pub observe_only: bool,
     /// How often caps are looked at although nothing told of a change.

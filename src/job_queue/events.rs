@@ -47,8 +47,10 @@ pub struct Notice {
     pub warning: bool,
     /// Its reason.
     pub reason: &'static str,
-    /// What was done.
-    pub action: &'static str,
+    /// What was done, and to which job type where there is one: Events of different job types stay apart by it.
+    pub action: String,
+    /// The pod that it is about, if any: Events of different pods stay apart.
+    pub pod: Option<String>,
     /// In words.
     pub note: String,
 }
@@ -68,7 +70,8 @@ pub fn notices(entries: &[Entry], queue: &str) -> (Vec<Notice>, Option<LastReap>
             Deed::Repair { job_type, lock_before, lock_after, repaired } => told.push(Notice {
                 warning: true,
                 reason: reason::REPAIRED,
-                action: "Repair",
+                action: format!("Repair {job_type}"),
+                pod: None,
                 note: format!(
                     "job type {job_type}: {repaired} counts did not match the jobs that run and were put right (lock {} -> {})",
                     lock_before.unwrap_or(0),
@@ -78,7 +81,8 @@ pub fn notices(entries: &[Entry], queue: &str) -> (Vec<Notice>, Option<LastReap>
             Deed::Resurrected { pool, .. } => told.push(Notice {
                 warning: true,
                 reason: reason::LIVING_TAKEN_FOR_DEAD,
-                action: "Observe",
+                action: "Observe".into(),
+                pod: None,
                 note: format!("worker pool {pool} was taken for dead and beats again: its jobs may have run twice; see docs/reaping.md"),
             }),
             Deed::Reap { .. } | Deed::Forget { .. } => {}
@@ -106,12 +110,19 @@ fn overwrite_notice(is_cap: bool, job: &str, times: u64, above: u64, last: &Over
     if is_cap {
         let note =
             format!("job type {job}: the cap was overwritten{often}, last with {old}, and is {} again{ran}", last.new);
-        Notice { warning: above > 0, reason: reason::CAP_OVERWRITTEN, action: "PutBack", note }
+        Notice {
+            warning: above > 0,
+            reason: reason::CAP_OVERWRITTEN,
+            action: format!("PutBack {job}"),
+            pod: None,
+            note,
+        }
     } else {
         Notice {
             warning: false,
             reason: reason::PAUSE_OVERWRITTEN,
-            action: "PutBack",
+            action: format!("PutBack {job}"),
+            pod: None,
             note: format!("job type {job}: the pause was changed{often} and is as specified again"),
         }
     }
@@ -149,7 +160,8 @@ fn reaped(ours: &[&Entry]) -> (Option<Notice>, Option<LastReap>) {
     let notice = Notice {
         warning: jobs + locks > 0,
         reason: if jobs + locks > 0 { reason::REAPED } else { reason::FORGOTTEN },
-        action: "Reap",
+        action: "Reap".into(),
+        pod: pod.clone(),
         note: format!("{why}{others}: {jobs} jobs went back to their queue, {locks} locks were freed"),
     };
     let reap = (jobs + locks > 0).then(|| LastReap {
@@ -176,8 +188,14 @@ pub async fn send(recorder: &Recorder, about: &ObjectReference, notices: &[Notic
             type_: if notice.warning { EventType::Warning } else { EventType::Normal },
             reason: notice.reason.into(),
             note: Some(notice.note.chars().take(1000).collect()),
-            action: notice.action.into(),
-            secondary: None,
+            action: notice.action.chars().take(128).collect(),
+            secondary: notice.pod.as_ref().map(|pod| ObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Pod".into()),
+                namespace: about.namespace.clone(),
+                name: Some(pod.clone()),
+                ..ObjectReference::default()
+            }),
         };
         recorder.publish(&event, about).await?;
     }

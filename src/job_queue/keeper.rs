@@ -3,7 +3,7 @@
 //! What must be fast (a pod's end, a cap overwritten) waits for nothing slow: everything that asks the API server runs
 //! in the [background](super::background), and a pass over Redis is one round trip.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use super::{deletion, workers};
 use crate::api::PAUSED_ANNOTATION;
 use crate::api::job_queue::JobQueue;
 use crate::metrics::{FailureLabels, QueueLabels};
-use crate::protocol::JobTypeName;
+use crate::protocol::{JobTypeName, PoolId};
 use crate::reaper::judge::{Identity, Judge};
 use crate::reaper::owner::{QueuePods, ResolvedTarget};
 use crate::reaper::pods::index::Change;
@@ -65,6 +65,8 @@ pub struct Keeper {
     pods_told: watch::Receiver<Change>,
     pub(super) judge: Judge,
     pub(super) reporter: Reporter,
+    /// Dead pools that were forgotten after the last look, which still shows them.
+    pub(super) forgotten: BTreeSet<PoolId>,
     pub(super) mismatches: BTreeMap<JobTypeName, Mismatch>,
     pub(super) last_sweep: Option<std::time::Instant>,
     pub(super) hurried: u32,
@@ -86,6 +88,7 @@ impl Keeper {
         let mut keeper = Self {
             pods_told: context.pods.subscribe(&namespace),
             reporter: Reporter::new(&queue),
+            forgotten: BTreeSet::new(),
             mismatches: BTreeMap::new(),
             last_sweep: None,
             hurried: 0,
@@ -114,7 +117,7 @@ impl Keeper {
 
     /// Works until the resource is gone or `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
-        let span = info_span!("jobqueue", namespace = self.labels.namespace, name = self.labels.jobqueue);
+        let span = info_span!("keeper", namespace = self.labels.namespace, jobqueue = self.labels.jobqueue);
         Box::pin(self.work(stop).instrument(span)).await;
     }
 

@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_millis(20);
 /// How often in a row.
 const HURRY_AT_MOST: u32 = 5;
 /// How often lists that nothing names are looked for.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
+const SWEEP_EVERY: Duration = Duration::from_millis(1900);
 /// A worker's end that was seen longer ago than this is not measured: Redis, or we, were away meanwhile.
 const MEASURED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -109,6 +109,7 @@ impl Keeper {
             observation.pools.values().filter_map(|pool| pool.heartbeat.as_ref()).map(|beat| beat.concurrency).max();
         link.claiming.concurrency = concurrency.unwrap_or(link.claiming.concurrency);
         let observation = Arc::new(observation);
+        self.forgotten.clear();
         if self.halt.is_none() {
             self.hold_caps(&observation);
         }
@@ -134,7 +135,7 @@ impl Keeper {
         let certain: BTreeMap<PoolId, Proof> = judgement
             .dead
             .iter()
-            .filter(|(_, proof)| proof.is_certain())
+            .filter(|(pool, proof)| proof.is_certain() && !self.forgotten.contains(*pool))
             .map(|(pool, proof)| (pool.clone(), proof.clone()))
             .collect();
         if certain.is_empty() {
@@ -192,10 +193,13 @@ impl Keeper {
         for (pool, settled) in &reaped.pools {
             let Some(proof) = dead.get(pool) else { continue };
             given_back = (given_back.0 + settled.jobs, given_back.1 + settled.locks);
-            if settled.jobs + settled.locks > 0 || settled.forgotten {
+            if settled.jobs + settled.locks > 0 || settled.forgotten_by_us {
                 info!(%pool, proof = proof.name(), jobs = settled.jobs, locks = settled.locks, forgotten = settled.forgotten, "reaped: {}", proof.describe());
             }
             if settled.forgotten {
+                self.forgotten.insert(pool.clone());
+            }
+            if settled.forgotten_by_us {
                 let labels = ReapLabels {
                     namespace: self.labels.namespace.clone(),
                     jobqueue: self.labels.jobqueue.clone(),

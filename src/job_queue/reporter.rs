@@ -28,6 +28,8 @@ use crate::reaper::verdict::Proof;
 
 /// Entries of the record that are read at once.
 const RECORD_STEP: usize = 500;
+/// How long the first word from Redis about new caps may take before the status says that it is awaited.
+const FIRST_WORD: Duration = Duration::from_secs(2);
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(3);
 
@@ -102,7 +104,8 @@ impl Reporter {
                 self.notices.push(Notice {
                     warning: false,
                     reason: events::reason::WOULD_REAP,
-                    action: "Observe",
+                    action: "Observe".into(),
+                    pod: proof.place().map(|place| place.pod.to_string()),
                     note: format!(
                         "worker pool {pool} is dead: {}; with reaping.mode Observe it is left alone",
                         proof.describe()
@@ -221,6 +224,10 @@ impl Keeper {
             return;
         }
         let next = self.next_status();
+        if let Some(wait) = self.awaits_first_word() {
+            self.reporter.due_at = Some(wait);
+            return;
+        }
         let since = self.reporter.written_at.map(|at| at.elapsed());
         match report::due(&self.reporter.written, &next, since) {
             Due::Never => self.reporter.due_at = None,
@@ -238,6 +245,15 @@ impl Keeper {
                 });
             }
         }
+    }
+
+    /// Until when a status waits for the first word from Redis about new caps: what takes milliseconds must not show
+    /// as a queue that is not ready.
+    fn awaits_first_word(&self) -> Option<Instant> {
+        let until = self.caps.pending_since + FIRST_WORD;
+        let known = self.reporter.written.observed_generation.is_some();
+        let pending = matches!(self.caps.state, State::Pending) && self.link.is_some() && self.halt.is_none();
+        (known && pending && until > Instant::now()).then_some(until)
     }
 
     /// Whether a status that waits for its time now says something that can't wait. A write that failed is not urgent.

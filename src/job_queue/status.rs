@@ -224,6 +224,9 @@ fn statements(facts: &Facts<'_>) -> Vec<Statement> {
         State::Bad(problem) => Statement::no(WORKERS_AVAILABLE, &problem.reason, &problem.message),
     };
     let responsive = match &facts.unresponsive {
+        _ if facts.observation.is_none() => {
+            Statement::unknown(WORKERS_RESPONSIVE, reason::FIRST_PASS, "no heartbeat was read yet")
+        }
         None => Statement::yes(WORKERS_RESPONSIVE, reason::BEATING, "all workers that run beat"),
         Some(problem) if problem.reason == reason::SHARED_HOST_NAME => {
             Statement::yes(WORKERS_RESPONSIVE, reason::SHARED_HOST_NAME, &problem.message)

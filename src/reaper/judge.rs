@@ -30,7 +30,7 @@ use memory::{MadeBinding, Memory};
 const OPEN_LOOK: Duration = Duration::from_secs(1);
 /// Time between looks while all is well: less than the gap over which silence is counted, so that a worker that falls
 /// silent is known to have done so from its last beat on.
-const CALM_LOOK: Duration = Duration::from_millis(2500);
+const CALM_LOOK: Duration = Duration::from_secs(2);
 /// Time between looks while there are no pools.
 const EMPTY_LOOK: Duration = Duration::from_secs(5);
 /// A worker container without a pool counts as starting for so long.

@@ -52,6 +52,8 @@ pub struct ReapedPool {
     pub locks: u64,
     /// Whether nothing is left of it in Redis.
     pub forgotten: bool,
+    /// Whether that is this reaping's doing, and not somebody else's before.
+    pub forgotten_by_us: bool,
 }
 
 /// Settles and forgets dead pools; without dead ones it audits: counts are set to what runs.
@@ -219,7 +221,9 @@ impl<'a> Settling<'a> {
                 for (pool, state) in GocraftWork::parse_forgotten(answer?, pools)? {
                     match state {
                         Forgotten::Forgotten | Forgotten::Gone => {
-                            reaped.pools.entry(pool).or_default().forgotten = true;
+                            let reaped = reaped.pools.entry(pool).or_default();
+                            reaped.forgotten = true;
+                            reaped.forgotten_by_us |= state == Forgotten::Forgotten;
                         }
                         Forgotten::Moved => {
                             reaped.look_again.insert(pool);

@@ -74,7 +74,7 @@ impl Reason {
             }
             Self::TlsFailed => "check caFrom, certFrom, keyFrom and serverName, and that the port speaks TLS",
             Self::WrongPassword => "check the user name and the password",
-            Self::NoPermission => "grant it to this user; `poolkeeper acl` prints what is needed",
+            Self::NoPermission => "grant it to this user; docs/redis.md lists what is needed",
             Self::Loading => "wait until the server has loaded its data",
             Self::Busy => "a script of another client blocks the server; it must end or be killed",
             Self::ReadOnly => "this server is a replica; name the primary",

@@ -37,7 +37,7 @@ apply_examples() {
   sed "s|localhost/redis:dev|$REDIS_IMAGE|" "$ROOT/examples/redis.yaml" | kube apply -f - >/dev/null
   rolled_out "$NAMESPACE" redis
   require_redis
-  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|; s|redis\.default\.svc|redis.$NAMESPACE.svc|" "$ROOT/examples/jobqueue.yaml" | kube apply -f - >/dev/null
+  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|" "$ROOT/examples/jobqueue.yaml" | kube apply -f - >/dev/null
   kube wait --for=condition=Ready jobqueue/mail --timeout=60s >/dev/null 2>&1 ||
     die "the JobQueue mail is not Ready; its conditions are above"
   wait_until 30 "poolkeeper made no Deployment from the template" kube get deployment mail

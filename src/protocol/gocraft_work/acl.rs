@@ -1,4 +1,4 @@
-//! The least rights that poolkeeper needs in Redis, for its documentation, `poolkeeper acl`, and the tests that run with
+//! The least rights that poolkeeper needs in Redis, for its documentation and the tests that run with
 //! exactly these.
 
 use super::keys::{Namespace, glob_escaped};

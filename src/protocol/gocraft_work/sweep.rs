@@ -11,7 +11,7 @@ use crate::protocol::{JobTypeName, PoolId};
 use crate::redis::{Call, Failure};
 
 /// Keys that one step looks at, about.
-const STEP: usize = 500;
+const STEP: usize = 2_000;
 /// From the start of one round to the start of the next, at least.
 const ROUND: Duration = Duration::from_secs(60);
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use crate::support::kube::{condition, wait_for};
-use crate::support::pods::{deployment, now, pods_of, report, runs, terminated, vanish};
+use crate::support::pods::{deployment, deployment_on_a_node, now, pods_of, report, runs, terminated, vanish};
 
 fn adopted(stage: &Stage) -> Value {
     stage.spec(json!({"workers": {"scaleTargetRef": {"kind": "Deployment", "name": "w"}}, "jobs": [{"name": "mail", "maxConcurrency": 9}]}))
@@ -64,7 +64,7 @@ async fn c05_a_container_that_restarts_in_its_pod_frees_its_pool_and_no_other() 
 #[tokio::test]
 async fn c15_nothing_is_reaped_while_a_pod_is_in_its_grace_period() {
     let stage = Stage::new("grace").await;
-    deployment(&stage.namespace, "w", 1).await;
+    deployment_on_a_node(&stage.namespace, "w", 1).await;
     let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
     let start = now();
     runs(&stage.namespace, &pod, "c1", start - 60).await;
@@ -73,10 +73,7 @@ async fn c15_nothing_is_reaped_while_a_pod_is_in_its_grace_period() {
     let _operator = stage.operator().await;
     stage.namespace.job_queue("q", adopted(&stage)).await.unwrap();
     bound(&stage, "A").await;
-    // A finalizer keeps the object as a kubelet's grace period would.
     let pods = stage.namespace.api::<k8s_openapi::api::core::v1::Pod>();
-    let keep = json!({"metadata": {"finalizers": ["test.poolkeeper.dev/grace"]}});
-    pods.patch(&pod, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&keep)).await.unwrap();
     pods.delete(&pod, &kube::api::DeleteParams::default()).await.unwrap();
     drop(beats);
     let silent = Instant::now();
@@ -96,8 +93,7 @@ async fn c15_nothing_is_reaped_while_a_pod_is_in_its_grace_period() {
     .await;
     reaped(&stage, "A", Duration::from_secs(5)).await;
     assert_eq!(stage.pools.waiting("mail").await, ["a1"]);
-    let free = json!({"metadata": {"finalizers": null}});
-    pods.patch(&pod, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&free)).await.unwrap();
+    vanish(&stage.namespace, &pod).await;
     stage.namespace.delete().await;
 }
 

@@ -88,3 +88,16 @@ async fn tombstones_older_than_a_day_are_dropped() {
     let reaped: Vec<String> = fixture.line("ZRANGE work:poolkeeper:reaped 0 -1").await;
     assert_eq!(reaped, ["D"]);
 }
+
+#[tokio::test]
+async fn a_pool_that_signed_off_by_itself_is_tidied_up_and_not_told_of() {
+    let mut fixture = Fixture::new().await;
+    fixture.line::<()>("SADD work:known_jobs a").await;
+    fixture.line::<()>("HSET work:jobs:a:lock_info D 0").await;
+    fixture.line::<()>("HSET work:poolkeeper:bindings D {}").await;
+    let states = fixture.work.forget(&dead(&["D"]), &[job_type("a")]).await.unwrap();
+    assert_eq!(states[&"D".into()], Forgotten::Gone);
+    assert_eq!(fixture.line::<i64>("EXISTS work:poolkeeper:bindings work:jobs:a:lock_info").await, 0);
+    assert_eq!(fixture.line::<i64>("XLEN work:poolkeeper:record").await, 0, "a clean stop is no reap");
+    assert_eq!(fixture.line::<Option<i64>>("HGET work:poolkeeper:totals pools_reaped").await, None);
+}

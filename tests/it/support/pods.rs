@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::kube::{TestNamespace, wait_for};
@@ -22,13 +22,29 @@ pub fn now() -> i64 {
 
 /// Makes a Deployment of workers that pulls no image and runs nowhere.
 pub async fn deployment(namespace: &TestNamespace, name: &str, replicas: i32) {
+    make(namespace, name, replicas, json!({"containers": [{"name": "worker", "image": "none"}]})).await;
+}
+
+/// The same, with pods on a node that has no kubelet: a pod whose deletion was asked for stays until a test says that it
+/// ended. (Pods without a node are given up by the pod garbage collector.)
+pub async fn deployment_on_a_node(namespace: &TestNamespace, name: &str, replicas: i32) {
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "without-kubelet"}});
+    Api::<Node>::all(namespace.client.clone())
+        .patch("without-kubelet", &PatchParams::apply("test").force(), &Patch::Apply(&node))
+        .await
+        .expect("a node");
+    let spec = json!({"nodeName": "without-kubelet", "containers": [{"name": "worker", "image": "none"}]});
+    make(namespace, name, replicas, spec).await;
+}
+
+async fn make(namespace: &TestNamespace, name: &str, replicas: i32, pod: Value) {
     namespace
         .create::<Deployment>(json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
             "spec": {
                 "replicas": replicas,
                 "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "worker", "image": "none"}]}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": pod},
             },
         }))
         .await;
