@@ -41,8 +41,10 @@ async fn two_reapers_free_a_pool_once_and_the_lock_never_dips() {
     stop.store(true, Ordering::Relaxed);
     poll.await.unwrap();
 
-    let jobs: u64 = [one.unwrap(), two.unwrap()].iter().map(|reaped| reaped.pools[&"D".into()].jobs).sum();
-    assert_eq!(jobs, 3);
+    let reaped = [one.unwrap(), two.unwrap()].map(|reaped| reaped.pools[&"D".into()].clone());
+    assert_eq!(reaped.iter().map(|pool| pool.jobs).sum::<u64>(), 3);
+    assert!(reaped.iter().all(|pool| pool.forgotten));
+    assert_eq!(reaped.iter().filter(|pool| pool.forgotten_by_us).count(), 1, "counted once");
     assert_eq!(fixture.list("work:jobs:email").await, ["d3", "d2", "d1"]);
     assert_eq!(fixture.lock("email").await, Some(2));
     assert_eq!(fixture.info("email").await, [("L".to_owned(), 2)].into());
