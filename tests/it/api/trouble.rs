@@ -69,6 +69,24 @@ async fn c25_an_acl_user_with_an_awkward_password_in_a_secret() {
 }
 
 #[tokio::test]
+async fn the_url_comes_out_of_a_secret_and_a_bad_one_is_told_without_being_shown() {
+    let stage = Stage::new("url").await;
+    let _operator = stage.operator().await;
+    let from = json!({"redis": {"urlFrom": {"secretKeyRef": {"name": "redis", "key": "url"}}}});
+    let mut spec = stage.spec(json!({}));
+    spec["redis"] = from["redis"].clone();
+    secret(&stage.namespace, "redis", json!({"url": "redis://:hunter2@:99999/0\n"})).await;
+    stage.namespace.job_queue("q", spec).await.unwrap();
+    let status =
+        stage.namespace.status("q", "a bad URL", |s| condition(s, "RedisReachable") == ("False", "InvalidRedis")).await;
+    assert_eq!(condition(&status, "Stalled").0, "True");
+    assert!(!format!("{status:?}").contains("hunter2"));
+    secret(&stage.namespace, "redis", json!({"url": format!("{}\n", stage.server.url())})).await;
+    stage.namespace.status("q", "connected", |s| condition(s, "Ready").0 == "True").await;
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
 async fn tls_with_an_own_authority_a_client_certificate_and_a_server_name() {
     let stage = Stage::new("tls").await;
     let secured = Secured::start().await;
