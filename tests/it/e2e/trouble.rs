@@ -75,9 +75,16 @@ async fn told_throughout(stage: &Stage, reasons: &[&str]) {
     .await;
 }
 
-/// All is well again, and nobody was taken for dead.
-async fn recovered(stage: Stage, jobs: Vec<String>) {
+/// All is well again, and nobody was taken for dead: not even who had not beaten by the first looks.
+async fn recovered(stage: Stage, jobs: Vec<String>, silent: Frozen) {
     stage.namespace.status("q", "a Redis that answers", |s| condition(s, "RedisReachable").0 == "True").await;
+    let looks = Instant::now() + Duration::from_secs(4);
+    wait_for("some looks", TIMEOUT, || async {
+        assert_eq!(stage.pools.lock("away").await, 1, "silence was counted while nobody looked");
+        (Instant::now() > looks).then_some(())
+    })
+    .await;
+    drop(silent);
     stage.namespace.status("q", "caps held", |s| condition(s, "ConcurrencyApplied").0 == "True").await;
     stage.all_end(&jobs, Duration::from_secs(40)).await;
     wait_for("all locks to be free", Duration::from_secs(30), || async {
@@ -95,21 +102,23 @@ async fn recovered(stage: Stage, jobs: Vec<String>) {
 
 async fn frozen_redis() {
     let stage = Stage::new("frozen").await;
-    let (_outsider, jobs) = busy_workers(&stage).await;
+    let (outsider, jobs) = busy_workers(&stage).await;
+    let silent = Frozen::new(vec![outsider.0.id()]);
     let frozen = Frozen::new(vec![process_of_pod(&stage.redis_pod().await)]);
     told_throughout(&stage, &["NoAnswer"]).await;
     drop(frozen);
-    recovered(stage, jobs).await;
+    recovered(stage, jobs, silent).await;
 }
 
 async fn cut_off_operator() {
     let stage = Stage::new("cut").await;
-    let (_outsider, jobs) = busy_workers(&stage).await;
+    let (outsider, jobs) = busy_workers(&stage).await;
     let redis = address(&stage.redis_pod().await);
+    let silent = Frozen::new(vec![outsider.0.id()]);
     let cuts: Vec<Cut> = operators_ready().await.iter().map(|pod| Cut::new(&address(pod), &redis)).collect();
     told_throughout(&stage, &["NoAnswer", "Disconnected"]).await;
     drop(cuts);
-    recovered(stage, jobs).await;
+    recovered(stage, jobs, silent).await;
 }
 
 fn address(pod: &Pod) -> String {
