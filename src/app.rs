@@ -1,10 +1,12 @@
 //! Wiring, and the order of starting and stopping.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Config};
@@ -13,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::cli::RunArgs;
 use crate::job_queue;
@@ -28,6 +30,8 @@ use crate::redis::Connections;
 use crate::server;
 
 const CONNECT_BOUND: Duration = Duration::from_secs(5);
+/// How long the API server may take over the Lease: one that is black-holed must not leave us leading.
+const ELECTION_BOUND: Duration = Duration::from_secs(4);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(15);
 
@@ -38,6 +42,10 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let mut config = Config::infer().await.context("no way to the API server: run in a cluster, or set KUBECONFIG")?;
     config.connect_timeout = Some(CONNECT_BOUND);
     let default_namespace = config.default_namespace.clone();
+    let mut impatient = config.clone();
+    impatient.read_timeout = Some(ELECTION_BOUND);
+    impatient.write_timeout = Some(ELECTION_BOUND);
+    let election = Client::try_from(impatient).context("the kubeconfig can't be used")?;
     let client = Client::try_from(config).context("the kubeconfig can't be used")?;
     let listener =
         server::bind(args.listen).await.with_context(|| format!("--listen {} can't be used", args.listen))?;
@@ -49,9 +57,18 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     let pods = PodIndex::new();
     let queues_seen = Arc::new(AtomicBool::new(false));
     let ready = readiness(pods.clone(), queues_seen.clone());
-    tasks.spawn(server::serve(listener, metrics.clone(), Arc::new(|| Ok(())), ready, stop.clone()));
+    let broken = Arc::new(AtomicBool::new(false));
+    let essential = Essential { tasks: &tasks, stop: stop.clone(), broken: broken.clone() };
+    let alive = broken.clone();
+    let alive: server::Readiness = Arc::new(move || {
+        if alive.load(Ordering::Acquire) { Err("a task that must never end has ended".into()) } else { Ok(()) }
+    });
+    essential.spawn(
+        "the server for probes and metrics",
+        server::serve(listener, metrics.clone(), alive, ready, stop.clone()),
+    );
 
-    let started = start(&args, client, default_namespace, metrics, pods, queues_seen, &tasks, stop.clone());
+    let started = start(&args, client, election, default_namespace, metrics, pods, queues_seen, &essential);
     let failed = tokio::select! {
         failed = started => failed.err(),
         () = signals.recv() => None,
@@ -69,6 +86,9 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
             "not everything ended in time; what was begun in Redis is whole, since every script is"
         );
     }
+    if broken.load(Ordering::Acquire) {
+        return Err(anyhow!("a task that must never end has ended, see above; stopped so that it is started anew"));
+    }
     failed.map_or(Ok(()), Err)
 }
 
@@ -76,13 +96,14 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
 async fn start(
     args: &RunArgs,
     client: Client,
+    election: Client,
     default_namespace: String,
     metrics: Arc<Metrics>,
     pods: Arc<PodIndex>,
     queues_seen: Arc<AtomicBool>,
-    tasks: &TaskTracker,
-    stop: CancellationToken,
+    essential: &Essential<'_>,
 ) -> anyhow::Result<()> {
+    let stop = essential.stop.clone();
     let cluster = match &args.cluster_name {
         Some(name) => name.clone(),
         None => cluster_uid(&client).await?,
@@ -118,16 +139,39 @@ async fn start(
             name: args.lease_name.clone(),
             identity,
         };
-        tasks.spawn(leader::elect(client.clone(), settings, lead, stop.clone()));
-        tasks.spawn(show_leadership(leadership, metrics, stop.clone()));
+        essential.spawn("the election", leader::elect(election, settings, lead, stop.clone()));
+        essential.tasks.spawn(show_leadership(leadership, metrics, stop.clone()));
     }
     let watched = args.watch_namespace.clone();
     let pod_stop = stop.clone();
-    tasks.spawn(async move {
+    essential.spawn("the watch over pods", async move {
         tokio::select! { () = watch_pods(client, watched, pods) => {}, () = pod_stop.cancelled() => {} }
     });
-    tasks.spawn(job_queue::watch::run(context, args.watch_namespace.clone(), queues_seen, stop));
+    let queues = job_queue::watch::run(context, args.watch_namespace.clone(), queues_seen, stop);
+    essential.spawn("the watch over JobQueues", queues);
     Ok(())
+}
+
+/// Tasks that must not end before the process does.
+struct Essential<'a> {
+    tasks: &'a TaskTracker,
+    stop: CancellationToken,
+    broken: Arc<AtomicBool>,
+}
+
+impl Essential<'_> {
+    /// Runs a task. If it ends by itself, or panics, the process stops, to be started anew: half an operator is worse.
+    fn spawn<T>(&self, what: &'static str, task: impl Future<Output = T> + Send + 'static) {
+        let (stop, broken) = (self.stop.clone(), self.broken.clone());
+        self.tasks.spawn(async move {
+            let ended = AssertUnwindSafe(task).catch_unwind().await;
+            if ended.is_err() || !stop.is_cancelled() {
+                error!(panicked = ended.is_err(), "{what} ended");
+                broken.store(true, Ordering::Release);
+                stop.cancel();
+            }
+        });
+    }
 }
 
 async fn show_leadership(mut leadership: watch::Receiver<bool>, metrics: Arc<Metrics>, stop: CancellationToken) {

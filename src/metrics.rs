@@ -1,5 +1,6 @@
 //! Live numbers, in `OpenMetrics` form.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -154,7 +155,29 @@ impl Metrics {
         Ok(text)
     }
 
-    /// Drops the numbers of job types that a queue no longer has, and of a queue that is gone (`jobs` empty).
+    /// Drops the counters of a queue that is gone.
+    pub fn forget_queue(&self, queue: &QueueLabels, proofs: &BTreeSet<String>, reasons: &BTreeSet<String>) {
+        self.jobs_requeued.remove(queue);
+        self.reap_seconds.remove(queue);
+        self.passes.remove(queue);
+        let (namespace, jobqueue) = (&queue.namespace, &queue.jobqueue);
+        for proof in proofs {
+            self.pools_reaped.remove(&ReapLabels {
+                namespace: namespace.clone(),
+                jobqueue: jobqueue.clone(),
+                proof: proof.clone(),
+            });
+        }
+        for reason in reasons {
+            self.failures.remove(&FailureLabels {
+                namespace: namespace.clone(),
+                jobqueue: jobqueue.clone(),
+                reason: reason.clone(),
+            });
+        }
+    }
+
+    /// Drops the numbers of job types that a queue no longer has.
     pub fn forget_jobs<'a>(&self, queue: &QueueLabels, jobs: impl Iterator<Item = &'a str>) {
         for job in jobs {
             let labels =
@@ -164,6 +187,7 @@ impl Metrics {
             self.locks.remove(&labels);
             self.max_concurrency.remove(&labels);
             self.oldest_wait.remove(&labels);
+            self.caps_overwritten.remove(&labels);
         }
     }
 }

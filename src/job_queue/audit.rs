@@ -31,7 +31,7 @@ pub fn mismatches(observation: &Observation) -> BTreeMap<JobTypeName, Mismatch> 
 }
 
 fn mismatch(seen: &JobTypeSeen) -> Option<Mismatch> {
-    let lock_info = seen.lock_info.values().sum();
+    let lock_info = seen.lock_info.values().fold(0_i64, |sum, count| sum.saturating_add(*count));
     let in_progress = seen.running() as i64;
     let pools: BTreeSet<_> = seen.lock_info.keys().chain(seen.in_progress.keys()).collect();
     let every_pool_matches = pools.into_iter().all(|pool| {

@@ -6,7 +6,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rand::Rng as _;
+use kube::Api;
+use kube::api::ListParams;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::error;
@@ -16,9 +17,10 @@ use super::caps::desired;
 use super::context::Context;
 use super::keeper::Keeper;
 use super::link::Goodbye;
+use super::slot::Slot;
 use super::status::{Halt, Problem};
 use super::workers::{self, WorkersError};
-use super::{deletion, events};
+use super::{deletion, events, report};
 use crate::api::condition::reason;
 use crate::api::job_queue::{DeletionPolicy, JobQueue, RedisSpec};
 use crate::protocol::gocraft_work::cap::Desired;
@@ -34,8 +36,12 @@ const SECRETS_EVERY: Duration = Duration::from_secs(60);
 const TARGET_EVERY: Duration = Duration::from_secs(60);
 /// How often a template's Deployment is applied again, in case somebody changed it.
 const DEPLOYMENT_EVERY: Duration = Duration::from_secs(600);
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-const RETRY_LAST: Duration = Duration::from_secs(30);
+/// After a refusal by Redis, Secrets are read again no sooner than this.
+const REFUSED: Duration = Duration::from_secs(2);
+/// A change of the finalizer shows in the watch within this time.
+const FINALIZER_SEEN: Duration = Duration::from_secs(2);
+/// After a task that failed on a defect.
+const DEFECT: Duration = Duration::from_secs(30);
 
 /// What a task found.
 pub enum Done {
@@ -49,60 +55,15 @@ pub enum Done {
     Deployment(Result<(), WorkersError>),
     /// The finalizer was changed.
     Finalizer(Result<(), String>),
+    /// The resource as the API server has it now, asked because Redis says that it is paused; `None`: gone.
+    Confirmed(Result<Option<Box<JobQueue>>, String>),
     /// A status was written.
-    Written(Result<(), kube::Error>),
+    Written(report::Outcome),
     /// Events were sent, of the record up to an entry.
     Events(events::Sent),
 }
 
-/// A kind of task: whether it runs, when it is due, and how often it failed in a row.
-struct Slot {
-    running: bool,
-    due: Option<Instant>,
-    failures: u32,
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self { running: false, due: Some(Instant::now()), failures: 0 }
-    }
-}
-
-impl Slot {
-    fn is_due(&self) -> bool {
-        !self.running && self.due.is_some_and(|due| due <= Instant::now())
-    }
-
-    /// Whether a task that is wanted starts now; if not, `wake_at` is when it will.
-    fn starts(&mut self, wake_at: &mut Option<Instant>) -> bool {
-        if self.is_due() {
-            self.running = true;
-            return true;
-        }
-        if let (false, Some(due)) = (self.running, self.due) {
-            *wake_at = Some(wake_at.map_or(due, |at| at.min(due)));
-        }
-        false
-    }
-
-    fn soon(&mut self) {
-        self.due = Some(Instant::now());
-    }
-
-    fn ended(&mut self, succeeded: bool, again_after: Option<Duration>) {
-        self.running = false;
-        self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
-        let pause = if succeeded {
-            again_after
-        } else {
-            Some((RETRY_FIRST * 2_u32.saturating_pow(self.failures.min(6) - 1)).min(RETRY_LAST))
-        };
-        self.due = pause.map(|pause| Instant::now() + pause.mul_f64(rand::rng().random_range(0.8..1.2)));
-    }
-}
-
 /// The tasks of one keeper.
-#[derive(Default)]
 pub struct Background {
     tasks: JoinSet<Done>,
     new: Option<()>,
@@ -110,11 +71,31 @@ pub struct Background {
     target: Slot,
     deployment: Slot,
     finalizer: Slot,
+    /// Asks whether the resource is paused, when only Redis says so.
+    confirm: Slot,
     replica_sets: bool,
     releasing: bool,
     uses_secrets: bool,
     /// When the next task that is wanted is due.
     wake_at: Option<Instant>,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            new: None,
+            access: Slot::default(),
+            target: Slot::default(),
+            deployment: Slot::default(),
+            finalizer: Slot::default(),
+            confirm: Slot::idle(),
+            replica_sets: false,
+            releasing: false,
+            uses_secrets: false,
+            wake_at: None,
+        }
+    }
 }
 
 impl Background {
@@ -133,9 +114,8 @@ impl Background {
 
     /// Redis refused the credentials: Secrets are read again, but not in a hot loop.
     pub fn read_access_soon(&mut self) {
-        let soon = Instant::now() + RETRY_FIRST * 2;
-        if self.uses_secrets && self.access.due.is_none_or(|due| due > soon) {
-            self.access.due = Some(soon);
+        if self.uses_secrets {
+            self.access.at(Instant::now() + REFUSED);
         }
     }
 
@@ -144,11 +124,14 @@ impl Background {
         self.target.soon();
     }
 
+    /// Redis says that the resource is paused, and we don't know of it: one of us is not up to date.
+    pub fn confirm_pause(&mut self) {
+        self.confirm.against_a_rival();
+    }
+
     /// Somebody changed or deleted the template's Deployment.
     pub fn apply_again(&mut self) {
-        if self.deployment.failures == 0 {
-            self.deployment.soon();
-        }
+        self.deployment.against_a_rival();
     }
 
     /// What the next task to end found; `Done` is taken in by the keeper. Cancel-safe.
@@ -182,9 +165,8 @@ impl Background {
     }
 
     fn restart_all(&mut self) {
-        for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer] {
-            slot.running = false;
-            slot.due = Some(Instant::now() + RETRY_LAST);
+        for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer, &mut self.confirm] {
+            slot.ended(true, Some(DEFECT));
         }
         (self.replica_sets, self.releasing) = (false, false);
     }
@@ -197,8 +179,9 @@ impl Background {
             Done::Deployment(result) => self.deployment.ended(result.is_ok(), Some(DEPLOYMENT_EVERY)),
             Done::Finalizer(result) => {
                 self.releasing = false;
-                self.finalizer.ended(result.is_ok(), None);
+                self.finalizer.ended(result.is_ok(), Some(FINALIZER_SEEN));
             }
+            Done::Confirmed(_) => self.confirm.ended(true, None),
             Done::Written(_) | Done::Events(_) => {}
         }
     }
@@ -282,6 +265,18 @@ impl Keeper {
                 let resolved =
                     timeout(BOUND, access::resolve(&client, &namespace, in_cluster, &queue.spec.redis)).await;
                 Done::Access(resolved.unwrap_or_else(|_| Err(AccessError::slow())))
+            });
+        }
+        if background.confirm.starts(&mut background.wake_at) {
+            let (client, labels) = (context.client.clone(), self.labels.clone());
+            background.tasks.spawn(async move {
+                let api = Api::<JobQueue>::namespaced(client, &labels.namespace);
+                let params = ListParams::default().fields(&format!("metadata.name={}", labels.jobqueue));
+                Done::Confirmed(match timeout(BOUND, api.list(&params)).await {
+                    Ok(Ok(found)) => Ok(found.items.into_iter().next().map(Box::new)),
+                    Ok(Err(error)) => Err(access::api_error(&error)),
+                    Err(_) => Err("the API server did not answer in time".into()),
+                })
             });
         }
         if let Some(wanted) = workers::scale_target(&queue)

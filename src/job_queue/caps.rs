@@ -18,6 +18,9 @@ use crate::protocol::{JobTypeName, Observation};
 use crate::redis::tracking::Watching;
 use crate::redis::{Failure, Value};
 
+/// How long the fence may refuse before the status says so.
+const FENCE_MOVES: Duration = Duration::from_secs(2);
+
 /// The caps and pauses that a queue asks for.
 #[must_use]
 pub fn desired(queue: &JobQueue) -> Vec<Desired> {
@@ -45,6 +48,8 @@ pub struct Caps {
     pub others: Vec<Problem>,
     /// Whether caps are held.
     pub state: State<Holding>,
+    /// Since when the fence refuses.
+    refused_since: Option<Instant>,
     /// Since when `state` is pending.
     pub pending_since: Instant,
 }
@@ -58,6 +63,7 @@ impl Default for Caps {
             held: BTreeMap::new(),
             others: Vec::new(),
             state: State::Pending,
+            refused_since: None,
             pending_since: Instant::now(),
         }
     }
@@ -106,13 +112,17 @@ impl Caps {
     fn take(&mut self, held: &Held) -> Vec<PutBack> {
         let mut put_back = Vec::new();
         for (job_type, now) in &held.job_types {
-            let before = self.held.get(job_type);
+            let asked = self.desired.iter().find(|one| one.job_type == *job_type);
+            // Only what was as asked for before can have been overwritten; the rest is a first push, or an edit.
+            let (Some(before), Some(asked)) = (self.held.get(job_type), asked) else { continue };
             let cap = now.cap.unwrap_or(0);
-            if let (Some(overwritten), Some(_)) = (&now.cap_written, before) {
+            if let Some(overwritten) = &now.cap_written
+                && before.cap == asked.cap
+            {
                 let old = overwritten.old.clone().unwrap_or_default();
                 put_back.push(PutBack { job_type: job_type.clone(), what: PutBackOf::Cap, old, cap });
             }
-            if let (true, Some(before)) = (now.pause_written, before) {
+            if now.pause_written && Some(before.paused) == asked.paused {
                 let old = if before.paused { String::new() } else { "paused".into() };
                 put_back.push(PutBack { job_type: job_type.clone(), what: PutBackOf::Pause, old, cap });
             }
@@ -158,10 +168,19 @@ impl Keeper {
                 }
                 return;
             }
+            if fenced == Fenced::Held {
+                self.background.confirm_pause();
+            }
+            // For a moment after an edit, this replica or another one has moved the fence and not yet its caps.
+            let since = *self.caps.refused_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < FENCE_MOVES {
+                return;
+            }
             self.caps.state =
                 State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
             return;
         }
+        self.caps.refused_since = None;
         let put_back = self.caps.take(&held);
         let tracked = self.caps.watching.as_ref().is_some_and(Watching::tracking_active);
         let spoiled = held.job_types.values().find_map(|job| job.spoiled.as_ref());

@@ -183,12 +183,13 @@ fn milliseconds(id: &str) -> Option<Timestamp> {
 
 /// Sends Events about `about`. What can't be sent is dropped after this one try: an Event is news, not state.
 pub async fn send(recorder: &Recorder, about: &ObjectReference, notices: &[Notice]) -> Result<(), kube::Error> {
+    let mut result = Ok(());
     for notice in notices {
         let event = Event {
             type_: if notice.warning { EventType::Warning } else { EventType::Normal },
             reason: notice.reason.into(),
-            note: Some(notice.note.chars().take(1000).collect()),
-            action: notice.action.chars().take(128).collect(),
+            note: Some(cut(&notice.note, 1024)),
+            action: cut(&notice.action, 128),
             secondary: notice.pod.as_ref().map(|pod| ObjectReference {
                 api_version: Some("v1".into()),
                 kind: Some("Pod".into()),
@@ -197,9 +198,16 @@ pub async fn send(recorder: &Recorder, about: &ObjectReference, notices: &[Notic
                 ..ObjectReference::default()
             }),
         };
-        recorder.publish(&event, about).await?;
+        // One that is refused must not keep the others from being told.
+        result = result.and(recorder.publish(&event, about).await);
     }
-    Ok(())
+    result
+}
+
+/// The text, cut to so many bytes, between characters.
+fn cut(text: &str, bytes: usize) -> String {
+    let end = text.char_indices().map(|(at, sign)| at + sign.len_utf8()).take_while(|end| *end <= bytes).last();
+    text[..end.unwrap_or(0)].to_owned()
 }
 
 #[cfg(test)]

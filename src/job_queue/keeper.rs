@@ -12,7 +12,7 @@ use rand::Rng as _;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, info, info_span, warn};
+use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::audit::Mismatch;
 use super::background::{Background, Done};
@@ -133,8 +133,10 @@ impl Keeper {
                 changed = self.desired.changed() => {
                     let desired = self.desired.borrow_and_update().clone();
                     match desired {
-                        Desired::Present(queue) if changed.is_ok() => self.adopt(queue),
-                        _ => {
+                        // Whoever told us of the resource is gone, which says nothing about the resource.
+                        _ if changed.is_err() => break,
+                        Desired::Present(queue) => self.adopt(queue),
+                        Desired::Gone => {
                             Box::pin(self.last_words()).await;
                             break;
                         }
@@ -159,7 +161,7 @@ impl Keeper {
         let before = std::mem::replace(&mut self.queue, queue);
         let queue = &self.queue;
         let deleting = queue.metadata.deletion_timestamp.is_some();
-        let paused = queue.annotations().get(PAUSED_ANNOTATION).is_some_and(|value| value == "true");
+        let paused = is_paused(queue);
         let halt = match (deleting, paused) {
             (true, _) => Some(Halt::Deleting),
             (false, true) => Some(Halt::Paused),
@@ -213,6 +215,11 @@ impl Keeper {
                     info!(redis = %endpoint, "Redis is known");
                     let client = self.context.connections.get(&endpoint);
                     self.link = Some(Link::new(client, &self.context.cluster, &self.queue));
+                    // What another server said means nothing here.
+                    self.judge = Judge::new(identity(&self.context, &self.queue), settings(&self.queue));
+                    self.reporter.forget_looks();
+                    self.mismatches.clear();
+                    self.forgotten.clear();
                     self.caps.stop();
                     self.redis = State::Pending;
                     self.next_pass = Instant::now();
@@ -250,8 +257,17 @@ impl Keeper {
                 self.workers =
                     State::Bad(Problem { reason: error.reason.into(), message: error.message, stalled: true });
             }
-            Done::Finalizer(Ok(())) => {}
+            Done::Finalizer(Ok(())) | Done::Confirmed(Ok(None)) => {}
             Done::Finalizer(Err(error)) => warn!(error, "the finalizer could not be changed; trying again"),
+            Done::Confirmed(Ok(Some(queue))) => {
+                if queue.uid() == self.queue.uid() && !is_paused(&queue) && self.halt.is_none() {
+                    if let Some(link) = &mut self.link {
+                        link.lift_pause();
+                    }
+                    self.next_pass = Instant::now();
+                }
+            }
+            Done::Confirmed(Err(error)) => debug!(error, "whether this resource is paused could not be asked"),
             Done::Written(result) => self.reporter.written(result),
             Done::Events(result) => self.reporter.events_sent(result),
         }
@@ -296,6 +312,7 @@ impl Keeper {
             reason: failure.reason.as_str().into(),
         };
         self.context.metrics.failures.get_or_create(&labels).inc();
+        self.reporter.failures.insert(labels.reason);
         if matches!(failure.reason, Reason::WrongPassword | Reason::NoPermission | Reason::TlsFailed) {
             self.background.read_access_soon();
         }
@@ -339,15 +356,27 @@ impl Keeper {
 
     /// When the resource is gone: what replicas that were cut off must not enforce any more is retired.
     async fn last_words(&mut self) {
-        if self.context.observe_only {
-            return;
-        }
-        if let Some(link) = &self.link
-            && tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&[])).await.is_err()
-        {
-            warn!("Redis did not take the goodbye of this deleted JobQueue in time; its claim lapses by itself");
-        }
+        let Some(link) = self.link.as_ref().filter(|_| !self.context.observe_only) else { return };
+        let why = match tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&[])).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer in time".into(),
+        };
+        warn!(why, "Redis did not take the goodbye of this deleted JobQueue; its claim lapses by itself");
+        self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
     }
+}
+
+fn identity(context: &Context, queue: &JobQueue) -> Identity {
+    Identity {
+        cluster: context.cluster.clone(),
+        namespace: queue.namespace().unwrap_or_default(),
+        name: queue.name_any(),
+    }
+}
+
+fn is_paused(queue: &JobQueue) -> bool {
+    queue.annotations().get(PAUSED_ANNOTATION).is_some_and(|value| value == "true")
 }
 
 fn settings(queue: &JobQueue) -> Settings {

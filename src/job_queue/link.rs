@@ -112,6 +112,11 @@ impl Link {
         Ok(())
     }
 
+    /// The API server says that the resource is not paused, whatever Redis says: the next pass lifts the pause.
+    pub fn lift_pause(&mut self) {
+        self.fence = Fence::Untouched;
+    }
+
     /// Stops every replica from writing for the resource while it is paused.
     pub async fn hold_fence(&mut self) -> Result<(), ScriptError> {
         if let Fence::Held { since } = self.fence

@@ -1,7 +1,8 @@
 //! The reconciler of `JobQueue`: one [`keeper`] task for each, so that one queue's slow Redis delays no other.
 //!
 //! - [`watch`]: starts and ends keepers as resources come and go.
-//! - [`keeper`]: waits for whatever comes next; [`background`]: what is asked of the API server meanwhile.
+//! - [`keeper`]: waits for whatever comes next; [`background`]: what is asked of the API server meanwhile,
+//!   each in a [`slot`].
 //! - [`link`]: one queue's way to its Redis namespace; [`caps`]: what is held there.
 //! - [`access`]: from the spec and its Secrets to a Redis endpoint.
 //! - [`workers`]: which pods are the workers; the Deployment that a template makes.
@@ -9,7 +10,7 @@
 //! - [`ownership`]: pure: which job types are this queue's to hold, where several claim them.
 //! - [`pass`]: observe, judge, settle, once.
 //! - [`audit`]: pure: which counts don't match what runs.
-//! - [`status`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
+//! - [`status`], [`unresponsive`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
 //! - [`deletion`]: what is awaited and taken back before a resource goes.
 
 pub mod access;
@@ -26,6 +27,8 @@ pub mod ownership;
 pub mod pass;
 pub mod report;
 pub mod reporter;
+pub mod slot;
 pub mod status;
+pub mod unresponsive;
 pub mod watch;
 pub mod workers;

@@ -38,7 +38,7 @@ pub enum Holder {
 pub fn holders(own: &Claim, claims: &[Claim], now: EpochSeconds) -> BTreeMap<JobTypeName, Holder> {
     let rivals: Vec<&Claim> = claims
         .iter()
-        .filter(|claim| !same_resource(claim, own) && now.0 - claim.written_at.0 <= CLAIM_LASTS_SECONDS)
+        .filter(|claim| !same_resource(claim, own) && now.0.saturating_sub(claim.written_at.0) <= CLAIM_LASTS_SECONDS)
         .collect();
     own.job_types
         .iter()

@@ -14,8 +14,8 @@ use super::status::{Halt, Problem, State};
 use crate::api::condition::reason;
 use crate::api::job_queue::ReapingMode;
 use crate::metrics::ReapLabels;
-use crate::protocol::gocraft_work::ScriptError;
 use crate::protocol::gocraft_work::settle::{DeadPool, Judged};
+use crate::protocol::gocraft_work::{Fenced, ScriptError};
 use crate::protocol::{Observation, PoolId};
 use crate::reaper::judge::Judgement;
 use crate::reaper::pods::Fate;
@@ -54,6 +54,9 @@ impl Keeper {
             Ok(next) => self.passed(next),
             Err(ScriptError::Failed(failure)) => self.pass_failed(&failure),
             Err(ScriptError::Fenced(fenced)) => {
+                if fenced == Fenced::Held {
+                    self.background.confirm_pause();
+                }
                 self.passed(PAUSED);
                 self.caps.state =
                     State::Bad(Problem { reason: reason::FENCED.into(), message: fenced.to_string(), stalled: false });
@@ -206,6 +209,7 @@ impl Keeper {
                     proof: proof.name().into(),
                 };
                 self.context.metrics.pools_reaped.get_or_create(&labels).inc();
+                self.reporter.proofs.insert(labels.proof);
                 if let Some(seen) = self.end_seen(proof).filter(|seen| seen.elapsed() < MEASURED_WITHIN) {
                     self.context.metrics.reap_seconds.get_or_create(&self.labels).observe(seen.elapsed().as_secs_f64());
                 }

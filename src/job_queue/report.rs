@@ -74,6 +74,17 @@ impl WriteBudget {
     }
 }
 
+/// What came of a write.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The API server has it.
+    Written,
+    /// Another replica leads by now: it was not written.
+    NotLeading,
+    /// The API server refused it, or did not answer.
+    Failed(String),
+}
+
 /// Writes a status by server-side apply: what it no longer has is removed, what others have there is left.
 pub async fn write(client: &Client, namespace: &str, name: &str, status: &JobQueueStatus) -> Result<(), kube::Error> {
     let body = json!({

@@ -14,15 +14,14 @@ use tracing::{info, warn};
 use super::background::Done;
 use super::events::{self, Notice, Sent};
 use super::keeper::Keeper;
-use super::report::{self, Due, WRITE_BOUND};
+use super::report::{self, Due, Outcome, WRITE_BOUND};
 use super::status::{Facts, Problem, State, status};
+use super::unresponsive::unresponsive;
 use super::{access, ownership};
-use crate::api::condition::reason;
 use crate::api::job_queue::JobQueue;
 use crate::api::status::{JobQueueStatus, LastReap, PoolCounts};
 use crate::metrics::{JobLabels, Metrics, QueueLabels};
 use crate::protocol::{JobTypeName, Observation, PoolId};
-use crate::reaper::host::HostKey;
 use crate::reaper::judge::Judgement;
 use crate::reaper::verdict::Proof;
 
@@ -30,6 +29,10 @@ use crate::reaper::verdict::Proof;
 const RECORD_STEP: usize = 500;
 /// How long the first word from Redis about new caps may take before the status says that it is awaited.
 const FIRST_WORD: Duration = Duration::from_secs(2);
+/// Job types in a status, so that it fits into etcd; those that the resource names come first.
+const JOBS_AT_MOST: usize = 250;
+/// Bytes of a job type's name in a status, if the resource does not name it.
+const NAME_AT_MOST: usize = 253;
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(3);
 
@@ -52,6 +55,10 @@ pub struct Reporter {
     would_reap: BTreeSet<PoolId>,
     notices: Vec<Notice>,
     shown: BTreeSet<JobTypeName>,
+    /// Proofs that were counted.
+    pub(super) proofs: BTreeSet<String>,
+    /// Failures that were counted.
+    pub(super) failures: BTreeSet<String>,
 }
 
 impl Reporter {
@@ -75,6 +82,8 @@ impl Reporter {
             would_reap: BTreeSet::new(),
             notices: Vec::new(),
             shown: BTreeSet::new(),
+            proofs: BTreeSet::new(),
+            failures: BTreeSet::new(),
         }
     }
 
@@ -88,6 +97,13 @@ impl Reporter {
         self.observation = Some(observation);
         self.judgement = judgement;
         self.looked_at = Some(Instant::now());
+    }
+
+    /// Forgets what was seen: it was another Redis.
+    pub fn forget_looks(&mut self) {
+        self.observation = None;
+        self.judgement = Judgement::default();
+        self.looked_at = None;
     }
 
     /// The last look.
@@ -135,18 +151,21 @@ impl Reporter {
     }
 
     /// Takes in what came of a write.
-    pub fn written(&mut self, result: Result<(), kube::Error>) {
+    pub fn written(&mut self, outcome: Outcome) {
         self.writing = false;
-        match (result, self.next.take()) {
-            (Ok(()), Some(next)) => {
-                self.written = next;
+        let next = self.next.take();
+        match outcome {
+            Outcome::Written => {
+                self.written = next.unwrap_or_default();
                 self.written_at = Some(Instant::now());
             }
-            (Err(error), _) => {
-                warn!(error = access::api_error(&error), "the status could not be written; trying again");
+            Outcome::NotLeading => {}
+            Outcome::Failed(error) => {
+                warn!(error, "the status could not be written; trying again");
+                // Nothing is urgent that can't be written.
+                self.written_at = None;
                 self.due_at = Some(Instant::now() + RETRY);
             }
-            (Ok(()), None) => {}
         }
     }
 
@@ -167,6 +186,7 @@ impl Reporter {
     /// Drops this queue's numbers.
     pub fn forget_metrics(&self, metrics: &Metrics, labels: &QueueLabels) {
         metrics.forget_jobs(labels, self.shown.iter().map(JobTypeName::as_str));
+        metrics.forget_queue(labels, &self.proofs, &self.failures);
     }
 }
 
@@ -213,6 +233,12 @@ impl Keeper {
             self.reporter.written = self.queue.status.clone().unwrap_or_default();
             self.reporter.written_at = None;
             self.reporter.due_at = None;
+            if let Some(told) = &self.reporter.written.recorded_through {
+                self.reporter.recorded_through.clone_from(told);
+            }
+            if self.reporter.written.last_reap.is_some() {
+                self.reporter.last_reap.clone_from(&self.reporter.written.last_reap);
+            }
             return;
         }
         if self.reporter.writing {
@@ -239,9 +265,15 @@ impl Keeper {
                 let (context, labels) = (self.context.clone(), self.labels.clone());
                 self.background.spawn(async move {
                     context.budget.turn().await;
+                    if !context.leads() {
+                        return Done::Written(Outcome::NotLeading);
+                    }
                     let write = report::write(&context.client, &labels.namespace, &labels.jobqueue, &next);
-                    let result = timeout(WRITE_BOUND, write).await;
-                    Done::Written(result.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into()))))
+                    Done::Written(match timeout(WRITE_BOUND, write).await {
+                        Ok(Ok(())) => Outcome::Written,
+                        Ok(Err(error)) => Outcome::Failed(access::api_error(&error)),
+                        Err(_) => Outcome::Failed("no answer in time".into()),
+                    })
                 });
             }
         }
@@ -296,9 +328,10 @@ impl Keeper {
     }
 
     /// The job types that this queue's status is about: those that it names and those that its own workers run; all
-    /// that Redis knows, where no other queue shares the namespace.
+    /// that Redis knows, where no other queue shares the namespace. At most [`JOBS_AT_MOST`], the named ones first.
     fn own_types(&self) -> BTreeSet<JobTypeName> {
-        let mut own: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
+        let named: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
+        let mut own = named.clone();
         let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
         let alone = ownership::others(&link.own_claim(), &observation.claims).next().is_none();
         if alone {
@@ -307,6 +340,11 @@ impl Keeper {
             let ours = self.reporter.judgement.pods_of.keys();
             let beats = ours.filter_map(|pool| observation.pools.get(pool)?.heartbeat.as_ref());
             own.extend(beats.flat_map(|beat| beat.job_names.iter().cloned()));
+        }
+        own.retain(|name| name.as_str().len() <= NAME_AT_MOST || named.contains(name));
+        while own.len() > JOBS_AT_MOST.max(named.len()) {
+            let Some(last) = own.iter().rev().find(|name| !named.contains(*name)).cloned() else { break };
+            own.remove(&last);
         }
         own
     }
@@ -328,48 +366,9 @@ impl Keeper {
             metrics.running.get_or_create(&labels).set(seen.running() as i64);
             metrics.locks.get_or_create(&labels).set(seen.lock);
             metrics.max_concurrency.get_or_create(&labels).set(seen.cap.unwrap_or(0));
-            let wait = seen.oldest_enqueued_at.map_or(0, |at| (observation.redis_time.0 - at.0).max(0));
+            let wait = seen.oldest_enqueued_at.map_or(0, |at| observation.redis_time.0.saturating_sub(at.0).max(0));
             metrics.oldest_wait.get_or_create(&labels).set(wait as f64);
         }
         self.reporter.shown = own;
     }
-}
-
-/// Workers that run and say nothing, or that nobody can tell apart. The texts hold no number that grows.
-fn unresponsive(judgement: &Judgement) -> Option<Problem> {
-    let problem = |reason: &str, message: String| Some(Problem { reason: reason.into(), message, stalled: false });
-    if judgement.held_many_at_once {
-        return problem(
-            reason::MANY_SILENT,
-            "more than a third of the workers fell silent at once; they are held for one more timeout, since Redis or the network may be at fault".into(),
-        );
-    }
-    let silent: BTreeSet<&str> = judgement
-        .silent_though_running()
-        .filter_map(|(pool, _)| judgement.pods_of.get(pool))
-        .flatten()
-        .map(|pod| &**pod)
-        .collect();
-    if !silent.is_empty() {
-        let names: Vec<&str> = silent.iter().take(5).copied().collect();
-        return problem(
-            reason::SILENT_WORKERS,
-            format!(
-                "{} worker pods run, as their kubelet says, but send no heartbeat ({}): frozen, or cut off from Redis; their locks are kept",
-                silent.len(),
-                names.join(", ")
-            ),
-        );
-    }
-    let shared: Vec<&str> = judgement.shared_hosts.iter().take(5).map(HostKey::as_str).collect();
-    if !shared.is_empty() {
-        return problem(
-            reason::SHARED_HOST_NAME,
-            format!(
-                "several workers report one host name ({}), so only silence can tell which of them died; give each pod a host name of its own",
-                shared.join(", ")
-            ),
-        );
-    }
-    None
 }

@@ -169,7 +169,7 @@ fn job_status(name: &JobTypeName, seen: &JobTypeSeen, observation: &Observation)
         max_concurrency: seen.cap.unwrap_or(0),
         locks: seen.lock,
         paused: seen.paused,
-        oldest_wait_seconds: seen.oldest_enqueued_at.map(|at| (observation.redis_time.0 - at.0).max(0)),
+        oldest_wait_seconds: seen.oldest_enqueued_at.map(|at| observation.redis_time.0.saturating_sub(at.0).max(0)),
         problem: seen.spoiled.clone(),
     }
 }
