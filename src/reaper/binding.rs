@@ -37,6 +37,9 @@ pub struct Candidate {
 pub struct Binding {
     /// One candidate: the pool is bound. Several: one of them runs it, unknown which.
     pub candidates: Vec<Candidate>,
+    /// Name of the `JobQueue` that made it, in the cluster and namespace of the candidates: that one judges the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
     /// `started_at` of the pool, for the case that its heartbeat is deleted before we see its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<EpochSeconds>,

@@ -21,7 +21,7 @@ use crate::reaper::binding::{Binding, Candidate, Contender, bind};
 use crate::reaper::owner::QueuePods;
 use crate::reaper::pods::{Fate, RunState};
 use crate::reaper::verdict::{Decider, Proof, Settings, UnknownFacts, Verdict, decide, decide_unknown};
-use case::{Case, candidates, tenants};
+use case::{Case, Standing, candidates, tenants};
 use crowd::{Claimant, Deaths, Fell, hold_many_at_once, limit_to_ended};
 use hosts::Hosts;
 use memory::{MadeBinding, Memory};
@@ -130,14 +130,18 @@ impl Judge {
             let Some(process) = memory.beat.clone().filter(|_| memory.shows_life()) else { continue };
             let kept = observation.bindings.get(pool);
             let binding = memory.binding(kept);
-            if binding.is_some_and(|binding| self.identity.is_foreign(binding)) {
-                continue;
-            }
+            let standing = binding.map(|one| Standing::of(one, Some(&process.host), &self.identity, pods, hosts));
+            let binding = match standing {
+                Some(Standing::Foreign) => continue,
+                Some(Standing::Moot) => None,
+                Some(Standing::Ours) | None => binding,
+            };
             let existing: Vec<Contender> = binding.map(|one| candidates(one, pods)).unwrap_or_default();
             let made = bind(&existing, process.started_at, &memory.silence, &hosts.hosted(&process.host));
             if let Some(contenders) = made {
                 let binding = Binding {
                     candidates: contenders.iter().map(|one| one.candidate(&self.identity.cluster)).collect(),
+                    made_by: Some(self.identity.name.clone()),
                     started_at: Some(process.started_at),
                 };
                 memory.made = Some(MadeBinding { binding, replaces: kept.cloned() });

@@ -7,7 +7,7 @@ use super::Identity;
 use super::crowd::ProcessKey;
 use super::hosts::Hosts;
 use super::memory::{Memory, Process};
-use crate::protocol::PoolId;
+use crate::protocol::{EpochSeconds, PoolId};
 use crate::reaper::binding::{Binding, Candidate, Contender};
 use crate::reaper::host::HostKey;
 use crate::reaper::owner::QueuePods;
@@ -22,8 +22,50 @@ pub(super) struct Case {
     pub contenders: Vec<Contender>,
     /// Whether a binding names the only contender.
     pub bound: bool,
-    /// Whether its binding names containers of other clusters or namespaces only.
+    /// Whether another queue judges it, by its binding.
     pub foreign: bool,
+}
+
+/// Whose a pool is by its binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Ours to judge, by what we know of the candidates.
+    Ours,
+    /// Another queue judges: its pods are none of ours, and we know nothing of them.
+    Foreign,
+    /// The queue that made it is there no more, or cannot tell either: the host name decides, as without a binding.
+    Moot,
+}
+
+impl Standing {
+    /// Several queues may work on one Redis namespace from one Kubernetes namespace. A candidate that is no pod of ours
+    /// is then either a pod of ours that is gone for good, or one of another queue, which alone knows what its kubelet
+    /// says. The one that made the binding had the pod; a host name that moved to another queue since takes the pool
+    /// along, since workloads are handed over while they run.
+    pub(super) fn of(
+        binding: &Binding,
+        host: Option<&HostKey>,
+        identity: &Identity,
+        pods: &QueuePods,
+        hosts: &Hosts<'_>,
+    ) -> Self {
+        if identity.is_foreign(binding) {
+            return Self::Foreign;
+        }
+        if binding.candidates.iter().any(|one| pods.get(&one.pod_uid).is_some()) || binding.candidates.is_empty() {
+            return Self::Ours;
+        }
+        let moved_away = host.is_some_and(|host| hosts.moved_away(host));
+        match &binding.made_by {
+            Some(queue) if *queue != identity.name => {
+                let moved_here = host.is_some_and(|host| hosts.moved_here(host));
+                let one_of_several = binding.candidates.len() > 1 && host.is_some_and(|host| hosts.has_pod(host));
+                if hosts.is_claimed_by(queue) && !moved_here && !one_of_several { Self::Foreign } else { Self::Moot }
+            }
+            _ if moved_away => Self::Foreign,
+            _ => Self::Ours,
+        }
+    }
 }
 
 /// The candidates of a binding, with what became of them.
@@ -44,11 +86,21 @@ impl Case {
         pods: &QueuePods,
         hosts: &Hosts<'_>,
     ) -> Option<Self> {
-        let Process { started_at, host, pid } = memory.beat.clone().or_else(|| process_of(binding?))?;
-        let process = ProcessKey { host, pid, started_at };
-        if binding.is_some_and(|binding| identity.is_foreign(binding)) {
+        let beat = memory.beat.clone();
+        let host = beat.as_ref().map(|process| process.host.clone()).or_else(|| host_of(binding?));
+        let standing = binding.map(|one| Standing::of(one, host.as_ref(), identity, pods, hosts));
+        if standing == Some(Standing::Foreign) {
+            let started_at = beat.as_ref().map(|process| process.started_at).or(binding?.started_at);
+            let process = ProcessKey {
+                host: host?,
+                pid: beat.map(|process| process.pid).unwrap_or_default(),
+                started_at: started_at.unwrap_or(EpochSeconds(0)),
+            };
             return Some(Self { process, contenders: Vec::new(), bound: false, foreign: true });
         }
+        let binding = binding.filter(|_| standing != Some(Standing::Moot));
+        let Process { started_at, host, pid } = beat.or_else(|| process_of(binding?))?;
+        let process = ProcessKey { host, pid, started_at };
         let silence = &memory.silence;
         let mut contenders: Vec<Contender> = binding.map(|one| candidates(one, pods)).unwrap_or_default();
         let named_one = contenders.len() == 1;
@@ -92,6 +144,11 @@ impl Case {
             reaped_beats_again: memory.reaped_beats_again(),
         }
     }
+}
+
+/// The host name of a pool whose heartbeat is deleted, as far as its binding tells.
+fn host_of(binding: &Binding) -> Option<HostKey> {
+    binding.candidates.first().map(|candidate| HostKey::of(&candidate.pod))
 }
 
 /// The process of a pool whose heartbeat is deleted, as far as its binding tells.

@@ -1,6 +1,6 @@
 //! Who has which host name: the queue's pods, and the claims of other queues.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use crate::protocol::{Claim, EpochSeconds, Observation};
@@ -15,6 +15,9 @@ use super::Identity;
 
 /// How long a host name in a claim counts, in seconds.
 const A_DAY: i64 = 86_400;
+/// Seconds after which a pod that another queue was the last to have is no longer ours too: claims are renewed with each
+/// pass, so that two queues that both have one name it within this time.
+const HANDED_OVER: i64 = 60;
 
 /// All host names of one look.
 pub(super) struct Hosts<'a> {
@@ -22,6 +25,10 @@ pub(super) struct Hosts<'a> {
     by_host: HashMap<&'a HostKey, Vec<&'a PodRecord>>,
     ours: HashMap<HostKey, EpochSeconds>,
     others: HashMap<HostKey, EpochSeconds>,
+    /// Those of `others` that other queues of our cluster and namespace claim.
+    next_door: HashMap<HostKey, EpochSeconds>,
+    /// The other queues of our cluster and namespace whose claims were written within a day.
+    neighbours: HashSet<String>,
 }
 
 impl<'a> Hosts<'a> {
@@ -32,7 +39,14 @@ impl<'a> Hosts<'a> {
                 by_host.entry(host).or_default().push(record);
             }
         }
-        let mut hosts = Self { pods, by_host, ours: HashMap::new(), others: HashMap::new() };
+        let mut hosts = Self {
+            pods,
+            by_host,
+            ours: HashMap::new(),
+            others: HashMap::new(),
+            next_door: HashMap::new(),
+            neighbours: HashSet::new(),
+        };
         for claim in &observation.claims {
             hosts.take_claim(claim, observation.redis_time, identity);
         }
@@ -42,18 +56,22 @@ impl<'a> Hosts<'a> {
     fn take_claim(&mut self, claim: &Claim, redis_time: EpochSeconds, identity: &Identity) {
         let ours = identity.made(claim);
         let neighbour = claim.cluster == identity.cluster && claim.namespace == identity.namespace;
+        if !ours && neighbour && redis_time.0.saturating_sub(claim.written_at.0) <= A_DAY {
+            self.neighbours.insert(claim.name.clone());
+        }
         for (host, there) in &claim.hosts {
             let key = HostKey::of(host);
-            if redis_time.0 - there.0 > A_DAY {
+            if redis_time.0.saturating_sub(there.0) > A_DAY {
                 continue;
             }
             // Two queues of one namespace may have the same pods; a pod's name is unique there.
             if !ours && neighbour && self.is_name_of_a_pod(&key) {
                 continue;
             }
-            let side = if ours { &mut self.ours } else { &mut self.others };
-            let latest = side.entry(key).or_insert(*there);
-            *latest = (*latest).max(*there);
+            if !ours && neighbour {
+                keep_latest(&mut self.next_door, key.clone(), *there);
+            }
+            keep_latest(if ours { &mut self.ours } else { &mut self.others }, key, *there);
         }
     }
 
@@ -131,6 +149,26 @@ impl<'a> Hosts<'a> {
         }
     }
 
+    /// Whether another queue of our cluster and namespace is there: it wrote its claim within a day.
+    pub(super) fn is_claimed_by(&self, queue: &str) -> bool {
+        self.neighbours.contains(queue)
+    }
+
+    /// Whether a pod of ours has this host name, or had it within the last hour.
+    pub(super) fn has_pod(&self, host: &HostKey) -> bool {
+        self.by_host.contains_key(host)
+    }
+
+    /// Whether another queue of our cluster and namespace has this host name, and we no more.
+    pub(super) fn moved_away(&self, host: &HostKey) -> bool {
+        !self.has_pod(host) && is_later(self.next_door.get(host), self.ours.get(host))
+    }
+
+    /// Whether we have this host name, and no other queue of our cluster and namespace any more.
+    pub(super) fn moved_here(&self, host: &HostKey) -> bool {
+        is_later(self.ours.get(host), self.next_door.get(host))
+    }
+
     /// The host names that several processes have, with a pod of ours among them.
     pub(super) fn shared(&self) -> impl Iterator<Item = HostKey> {
         self.by_host.keys().filter_map(|host| {
@@ -144,5 +182,18 @@ impl<'a> Hosts<'a> {
     pub(super) fn newest_start(&self) -> Option<Instant> {
         let runs = self.pods.records().flat_map(|record| &record.runs);
         runs.filter(|run| self.pods.is_worker(&run.container)).map(|run| run.first_seen).max()
+    }
+}
+
+fn keep_latest(side: &mut HashMap<HostKey, EpochSeconds>, host: HostKey, there: EpochSeconds) {
+    let latest = side.entry(host).or_insert(there);
+    *latest = (*latest).max(there);
+}
+
+/// Whether one was last there clearly later than the other, by Redis's clock.
+fn is_later(one: Option<&EpochSeconds>, other: Option<&EpochSeconds>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.0.saturating_sub(other.0) > HANDED_OVER,
+        (one, _) => one.is_some(),
     }
 }

@@ -35,7 +35,9 @@ async fn everything(work: &GocraftWork, fixture: &mut Fixture) {
     assert!(reap(work, &observation, &pools, &BTreeMap::default()).await.unwrap().is_complete());
     fixture.beat("D", 2, "a").await;
     assert_eq!(work.unreap(&[("D".into(), serde_json::Value::Null)]).await.unwrap().len(), 1);
-    work.bind(&[("L".into(), Binding { candidates: vec![], started_at: None })], &["X".into()]).await.unwrap();
+    work.bind(&[("L".into(), Binding { candidates: vec![], made_by: None, started_at: None })], &["X".into()])
+        .await
+        .unwrap();
     let put_back = PutBack { job_type: job_type("a"), what: PutBackOf::Cap, old: "0".into(), cap: 1 };
     work.record_overwrites(&[put_back]).await.unwrap();
     work.read_record("", 10).await.unwrap();

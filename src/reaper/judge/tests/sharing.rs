@@ -2,6 +2,7 @@
 
 use super::named;
 use super::stage::{Stage, end, ended, every_five, pool, running};
+use crate::protocol::{EpochSeconds, PoolSeen};
 use crate::reaper::host::HostKey;
 use crate::reaper::pods::WorkerPod;
 use crate::reaper::pods::index::PodEvent;
@@ -89,6 +90,85 @@ fn another_queue_of_the_namespace_with_the_same_pods_shares_no_host_name() {
     stage.claim("here", "mail", &["w"]);
     stage.claim("here", "other", &["w"]);
     stage.bound("w");
+}
+
+/// The queue `mail` bound pool `w` to its pod, froze, and the operator of the queue `other` looks.
+fn seen_by_another_queue(pods: Vec<WorkerPod>) -> Stage {
+    let mut stage = Stage::new();
+    stage.bound("w");
+    stage.claim("here", "mail", &["w"]);
+    stage.claim("here", "other", &[]);
+    stage.judge_for("other", pods);
+    stage
+}
+
+#[test]
+fn a_frozen_worker_of_another_queue_of_the_namespace_is_that_queue_s_to_judge() {
+    for pods in [vec![], vec![running("v", -60)]] {
+        let mut stage = seen_by_another_queue(pods);
+        let dead = stage.run(120.0, |_| {});
+        assert!(dead.is_empty(), "{dead:?}");
+        assert_eq!(named(&stage.look(), "w"), "living");
+        // Not even when somebody deletes its heartbeat.
+        stage.redis.pools.insert(pool("w"), PoolSeen::default());
+        stage.jobs("w", 1);
+        stage.judge_for("other", vec![]);
+        assert!(stage.run(300.0, |_| {}).is_empty());
+    }
+}
+
+#[test]
+fn a_binding_from_before_queues_signed_theirs_is_of_the_queue_that_claims_the_host() {
+    let mut stage = seen_by_another_queue(vec![]);
+    stage.redis.bindings.get_mut(&pool("w")).unwrap().made_by = None;
+    let dead = stage.run(120.0, |_| {});
+    assert!(dead.is_empty(), "{dead:?}");
+}
+
+#[test]
+fn what_a_queue_bound_that_is_there_no_more_is_an_outsider() {
+    for lapsed in [false, true] {
+        let mut stage = seen_by_another_queue(vec![]);
+        if lapsed {
+            let old = EpochSeconds(stage.redis.redis_time.0 - 90_000);
+            let claim = &mut stage.redis.claims[0];
+            claim.written_at = old;
+            claim.hosts.values_mut().for_each(|there| *there = old);
+        } else {
+            stage.redis.claims.remove(0);
+        }
+        let dead = stage.run(120.0, |_| {});
+        assert_eq!(dead[&pool("w")].1.name(), "OutsiderSilent", "lapsed {lapsed}");
+    }
+}
+
+#[test]
+fn our_own_pod_that_is_gone_is_still_ours_after_a_restart() {
+    for neighbour_has_it_too in [false, true] {
+        let mut stage = Stage::new();
+        stage.bound("w");
+        stage.claim("here", "mail", &["w"]);
+        stage.claim("here", "other", if neighbour_has_it_too { &["w"] } else { &[] });
+        stage.restart_operator(vec![]);
+        let dead = stage.run(60.0, |_| {});
+        assert_eq!(dead[&pool("w")].1.name(), "Silent", "{neighbour_has_it_too}");
+    }
+}
+
+#[test]
+fn a_workload_that_was_handed_over_is_judged_by_the_queue_that_has_it_now() {
+    let mut stage = Stage::new();
+    let pod = stage.bound("w");
+    stage.claim("here", "mail", &["w"]);
+    stage.claim("here", "other", &["w"]);
+    stage.redis.claims[0].hosts.values_mut().for_each(|there| there.0 -= 300);
+    stage.restart_operator(vec![]);
+    assert!(stage.run(100.0, |_| {}).is_empty());
+    stage.judge_for("other", vec![pod.clone()]);
+    assert!(stage.run(200.0, |_| {}).is_empty());
+    assert_eq!(named(&stage.look(), "w"), "SilentThoughRunning");
+    stage.apply(ended(pod, 200));
+    assert_eq!(named(&stage.react(), "w"), "ContainerEnded");
 }
 
 #[test]

@@ -110,7 +110,12 @@ impl Stage {
 
     /// A new operator: it knows what Redis and the API server have, and nothing else.
     pub fn restart_operator(&mut self, pods: Vec<WorkerPod>) {
-        let identity = Identity { cluster: "here".into(), namespace: "payments".into(), name: "mail".into() };
+        self.judge_for("mail", pods);
+    }
+
+    /// A new operator judges for the queue `name` of the same namespace, which has these pods and no others.
+    pub fn judge_for(&mut self, name: &str, pods: Vec<WorkerPod>) {
+        let identity = Identity { cluster: "here".into(), namespace: "payments".into(), name: name.into() };
         self.judge = Judge::new(identity, Settings::default());
         self.index = PodIndex::new();
         self.list(pods);
