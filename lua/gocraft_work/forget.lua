@@ -4,7 +4,8 @@
 --       then the heartbeat hash of each pool, then the lock_info of each job type
 --       then for each pool its in-progress list of each job type
 -- ARGV: 1 field, 2 uid, 3 generation, 4 number of pools, 5 number of job types
---       then for each pool: id, expectation ('' none, '-' no heartbeat and not listed, else its heartbeat_at), detail
+--       then for each pool: id, expectation ('' none, '-' no heartbeat and not listed, '+' no
+--       heartbeat but listed, else its heartbeat_at), detail
 -- Return: {'fenced', reason}, {'spoiled', key}, or {'done', states}, for each pool one of
 --   forgotten  nothing of it is left
 --   gone       it had signed off by itself, or was forgotten before: its binding and counts at 0 went, untold
@@ -41,8 +42,9 @@ for i = 1, pools do
   local beat = redis.pcall('HGET', beat_key, 'heartbeat_at')
   if is_wrong(beat) then beat = false end
   local listed = redis.call('SISMEMBER', KEYS[1], ids[i]) == 1
-  if expected == '-' and (beat or listed) then state = 'moved' end
-  if expected ~= '-' and expected ~= '' and beat ~= expected then state = 'moved' end
+  local absent = expected == '-' or expected == '+'
+  if absent and (beat or listed ~= (expected == '+')) then state = 'moved' end
+  if not absent and expected ~= '' and beat ~= expected then state = 'moved' end
   local zero = {}
   for t = 1, types do
     local count = counts[t][i]

@@ -4,7 +4,8 @@
 --       then the in-progress list of each dead pool, then of each covered pool
 --       then the heartbeat hash of each dead pool that has an expectation
 -- ARGV: 1 field, 2 uid, 3 generation, 4 most entries to move, 5 job type, 6 number of dead, 7 number of covered
---       then for each dead pool: id, expectation ('' none, '-' no heartbeat and not listed, else its heartbeat_at), detail
+--       then for each dead pool: id, expectation ('' none, '-' no heartbeat and not listed, '+' no
+--       heartbeat but listed, else its heartbeat_at), detail
 --       then for each covered pool: id, stranded entries in its list (they count as not running)
 -- Return, the first being one of:
 --   {'fenced', reason}        refused by the fence
@@ -80,8 +81,10 @@ for i = 1, #flat_info, 2 do info[flat_info[i]] = flat_info[i + 1] end
 
 local changed_their_mind = {}
 for _, pool in ipairs(dead) do
-  local differs = pool.expected == '-' and (pool.beat or listed[pool.id])
-    or pool.expected ~= '-' and pool.expected ~= '' and pool.beat ~= pool.expected
+  local differs = pool.expected ~= '' and pool.beat ~= pool.expected
+  if pool.expected == '-' or pool.expected == '+' then
+    differs = pool.beat or (listed[pool.id] or false) ~= (pool.expected == '+')
+  end
   if differs then changed_their_mind[#changed_their_mind + 1] = pool.id end
 end
 if #changed_their_mind > 0 then return {'moved', changed_their_mind} end

@@ -255,7 +255,7 @@ fn dead_pool(pool: &PoolId, proof: &Proof) -> DeadPool {
     let judged = match proof.expect() {
         Expect::Anything => Judged::Certain,
         Expect::Unmoved(at) => Judged::Silent(at),
-        Expect::Absent => Judged::Unknown,
+        Expect::Absent { listed } => Judged::Absent { listed },
     };
     let mut detail = json!({"proof": proof.name(), "why": proof.describe()});
     if let Some(place) = proof.place() {

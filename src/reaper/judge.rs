@@ -173,6 +173,7 @@ impl Judge {
                     pod_started_since: newest_start.is_some_and(|start| start >= memory.silence.first_read()),
                     reaped: memory.reaped_seen.is_some(),
                     in_progress: jobs.get(pool).copied().unwrap_or(0),
+                    listed: memory.listed,
                 };
                 decide_unknown(&facts, &self.settings)
             };

@@ -83,6 +83,8 @@ pub struct Facts<'a> {
     pub silence: &'a Silence,
     /// Whether its heartbeat is in Redis now.
     pub present: bool,
+    /// Whether the set of worker pools names it now.
+    pub listed: bool,
     /// The containers that may be its own: of its binding, or by its host name. Those that can't be, because they
     /// started later, ended earlier, or ended before its last beat, are left out.
     pub contenders: &'a [Contender],
@@ -104,7 +106,7 @@ impl Facts<'_> {
     fn quiet(&self, silent_for: Duration, needed: Duration) -> Quiet {
         let expect = match self.silence.heartbeat() {
             Some(beat) if self.present => Expect::Unmoved(beat),
-            _ => Expect::Absent,
+            _ => Expect::Absent { listed: self.listed },
         };
         Quiet { silent_for, needed, since: self.silence.since(), expect }
     }
@@ -277,6 +279,8 @@ pub struct UnknownFacts {
     pub reaped: bool,
     /// Jobs in its in-progress lists.
     pub in_progress: u64,
+    /// Whether the set of worker pools names it.
+    pub listed: bool,
 }
 
 /// "A pool id known only from `lock_info` or from an in-progress list: act when two passes `heartbeatTimeoutSeconds`
@@ -289,14 +293,14 @@ pub fn decide_unknown(facts: &UnknownFacts, settings: &Settings) -> Verdict {
     if facts.reaped {
         let second_look = facts.known_for > Duration::ZERO;
         if facts.in_progress == 0 || second_look {
-            return Verdict::Dead(Proof::ReapedBefore { expect: Expect::Absent });
+            return Verdict::Dead(Proof::ReapedBefore { expect: Expect::Absent { listed: facts.listed } });
         }
         return Verdict::Undecided(Decider::UnknownPool { known_for: facts.known_for, needed: Duration::from_secs(1) });
     }
     let longest = UNKNOWN_AT_MOST.max(settings.heartbeat_timeout);
     let needed = if facts.pod_started_since { longest } else { settings.heartbeat_timeout };
     if facts.known_for >= needed {
-        Verdict::Dead(Proof::UnknownPool { known_for: facts.known_for })
+        Verdict::Dead(Proof::UnknownPool { known_for: facts.known_for, listed: facts.listed })
     } else {
         Verdict::Undecided(Decider::UnknownPool { known_for: facts.known_for, needed })
     }

@@ -16,8 +16,11 @@ pub enum Judged {
     Certain,
     /// Silence: the last heartbeat was this one.
     Silent(EpochSeconds),
-    /// No heartbeat ever came, and no set names the pool.
-    Unknown,
+    /// It has no heartbeat.
+    Absent {
+        /// Whether the set of worker pools names it all the same.
+        listed: bool,
+    },
 }
 
 impl Judged {
@@ -25,7 +28,8 @@ impl Judged {
         match self {
             Self::Certain => Vec::new(),
             Self::Silent(at) => at.0.to_string().into(),
-            Self::Unknown => b"-".into(),
+            Self::Absent { listed: false } => b"-".into(),
+            Self::Absent { listed: true } => b"+".into(),
         }
     }
 }

@@ -135,6 +135,7 @@ impl Case {
             host,
             silence: &memory.silence,
             present: memory.present,
+            listed: memory.listed,
             contenders: &self.contenders,
             bound: self.bound,
             shared: !self.bound && hosts.hosted(host).has_others(&self.contenders, started_at),

@@ -18,6 +18,8 @@ pub(super) struct Memory {
     pub beat: Option<Process>,
     /// Whether the last look showed a heartbeat.
     pub present: bool,
+    /// Whether the set of worker pools named it in the last look.
+    pub listed: bool,
     /// Its heartbeat over all reads.
     pub silence: Silence,
     /// Whether the last look was the first to show a heartbeat, and the one before was recent.
@@ -71,12 +73,14 @@ impl Memory {
                 memory.silence.read(now, connection, heartbeat_at);
                 memory.appeared = memory.beat.is_none() && process.is_some() && recent;
                 memory.present = process.is_some();
+                memory.listed = seen.listed;
                 memory.beat = process.or(memory.beat);
                 memory
             }
             None => Self {
                 appeared: process.is_some() && recent,
                 present: process.is_some(),
+                listed: seen.listed,
                 beat: process,
                 silence: Silence::first(now, connection, heartbeat_at),
                 reaped_seen: None,

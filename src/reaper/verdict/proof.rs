@@ -18,7 +18,10 @@ pub enum Expect {
     /// The heartbeat that was judged.
     Unmoved(EpochSeconds),
     /// No heartbeat.
-    Absent,
+    Absent {
+        /// Whether the set of worker pools named it all the same, as when a reaper died between its two deletions.
+        listed: bool,
+    },
 }
 
 /// A silence, as far as it was counted.
@@ -117,6 +120,8 @@ pub enum Proof {
     UnknownPool {
         /// For how long.
         known_for: Duration,
+        /// Whether the set of worker pools names it.
+        listed: bool,
     },
     /// It was reaped within the last day; this is what it wrote late.
     ReapedBefore {
@@ -159,7 +164,7 @@ impl Proof {
             | Self::SharedHostSilent { quiet, .. }
             | Self::Superseded { quiet, .. }
             | Self::OutsiderSilent { quiet, .. } => quiet.expect,
-            Self::UnknownPool { .. } => Expect::Absent,
+            Self::UnknownPool { listed, .. } => Expect::Absent { listed: *listed },
             Self::ReapedBefore { expect } => *expect,
         }
     }
@@ -229,7 +234,7 @@ impl Proof {
             Self::OutsiderSilent { host, quiet } => {
                 format!("host {host}, which is no pod of this queue, was silent for {} s", quiet.silent_for.as_secs())
             }
-            Self::UnknownPool { known_for } => {
+            Self::UnknownPool { known_for, .. } => {
                 format!("it holds locks or jobs, but sent no heartbeat in {} s", known_for.as_secs())
             }
             Self::ReapedBefore { .. } => "it was reaped before, and left something behind".into(),

@@ -14,6 +14,7 @@ fn an_id_without_a_heartbeat_waits_for_its_time() {
         pod_started_since,
         reaped,
         in_progress,
+        listed: false,
     };
     let table = [
         (facts(11, false, false, 1), settings, None),
@@ -91,13 +92,13 @@ fn every_proof_says_what_the_script_must_find_and_what_happened() {
             "host mail-0, which is no pod of this queue, was silent for 13 s",
         ),
         (
-            Proof::UnknownPool { known_for: seconds(12) },
-            Expect::Absent,
+            Proof::UnknownPool { known_for: seconds(12), listed: true },
+            Expect::Absent { listed: true },
             "it holds locks or jobs, but sent no heartbeat in 12 s",
         ),
         (
-            Proof::ReapedBefore { expect: Expect::Absent },
-            Expect::Absent,
+            Proof::ReapedBefore { expect: Expect::Absent { listed: false } },
+            Expect::Absent { listed: false },
             "it was reaped before, and left something behind",
         ),
     ];

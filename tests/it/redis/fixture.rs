@@ -96,7 +96,12 @@ pub fn silent(id: &str, heartbeat_at: i64) -> DeadPool {
 }
 
 pub fn unknown(id: &str) -> DeadPool {
-    DeadPool { judged: Judged::Unknown, ..DeadPool::certain(id.into()) }
+    DeadPool { judged: Judged::Absent { listed: false }, ..DeadPool::certain(id.into()) }
+}
+
+/// The set of worker pools names it, but it has no heartbeat.
+pub fn beatless(id: &str) -> DeadPool {
+    DeadPool { judged: Judged::Absent { listed: true }, ..DeadPool::certain(id.into()) }
 }
 
 pub fn living(ids: &[&str]) -> Vec<CoveredPool> {

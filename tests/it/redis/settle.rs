@@ -1,10 +1,11 @@
 //! settle.lua: the truth is what runs.
 
 use poolkeeper::protocol::gocraft_work::ScriptError;
+use poolkeeper::protocol::gocraft_work::forget::Forgotten;
 use poolkeeper::protocol::gocraft_work::settle::{Report, Settled};
 use poolkeeper::redis::Reason;
 
-use super::fixture::{Fixture, dead, job_type, living, silent, unknown};
+use super::fixture::{Fixture, beatless, dead, job_type, living, silent, unknown};
 use crate::support::redis::run;
 
 fn done(settled: Settled) -> Report {
@@ -108,6 +109,28 @@ async fn an_unknown_pool_is_settled_unless_it_beats_meanwhile() {
     assert_eq!(fixture.list("work:jobs:replicate").await.len(), 3);
     assert_eq!(fixture.lock("replicate").await, Some(0));
     assert!(fixture.info("replicate").await.is_empty());
+}
+
+/// As the library's own reaper leaves it when it dies between its two deletions.
+#[tokio::test]
+async fn a_listed_pool_without_a_heartbeat_is_settled_and_forgotten_unless_it_beats_meanwhile() {
+    let mut fixture = Fixture::new().await;
+    let types = [job_type("a")];
+    fixture.running("a", "D", &["1"]).await;
+    fixture.locks("a", 1, &[("D", 1)]).await;
+    // Judged while it was listed, but it is not any more, and the other way round.
+    let moved = Settled::Moved(vec!["D".into()]);
+    assert_eq!(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap(), moved);
+    fixture.beat("D", 5, "a").await;
+    assert_eq!(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap(), moved);
+    assert_eq!(fixture.work.forget(&[beatless("D")], &[]).await.unwrap()[&"D".into()], Forgotten::Moved);
+    fixture.line::<()>("DEL work:worker_pools:D").await;
+    assert_eq!(fixture.work.settle(&types[0], &[unknown("D")], &[], 500).await.unwrap(), moved);
+    assert_eq!(fixture.work.forget(&[unknown("D")], &[]).await.unwrap()[&"D".into()], Forgotten::Moved);
+    let report = done(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap());
+    assert_eq!(report.moved, 1);
+    assert_eq!(fixture.work.forget(&[beatless("D")], &types).await.unwrap()[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(fixture.line::<i64>("EXISTS work:worker_pools work:jobs:a:lock_info").await, 0);
 }
 
 /// C07.

@@ -44,8 +44,23 @@ fn c01_an_id_without_a_heartbeat_is_acted_on_at_the_second_look_a_timeout_later(
     stage.jobs("d", 2);
     let dead = stage.run(30.0, |_| {});
     let (when, proof) = &dead[&pool("d")];
-    assert_eq!((proof.name(), proof.expect()), ("UnknownPool", Expect::Absent));
+    assert_eq!((proof.name(), proof.expect()), ("UnknownPool", Expect::Absent { listed: false }));
     assert!((12.0..=13.5).contains(when), "{when}");
+}
+
+#[test]
+fn a_pool_that_is_listed_but_has_no_heartbeat_is_judged_as_that() {
+    let mut stage = Stage::new();
+    stage.redis.pools.insert(pool("d"), PoolSeen { heartbeat: None, listed: true });
+    let dead = stage.run(30.0, |_| {});
+    assert_eq!(dead[&pool("d")].1.expect(), Expect::Absent { listed: true });
+    // Likewise when it beat while we looked, and a reaper died between its two deletions.
+    let mut stage = Stage::new();
+    stage.bound("w");
+    stage.redis.pools.insert(pool("w"), PoolSeen { heartbeat: None, listed: true });
+    stage.restart_operator(vec![]);
+    let dead = stage.run(30.0, |_| {});
+    assert_eq!(dead[&pool("w")].1.expect(), Expect::Absent { listed: true });
 }
 
 #[test]
