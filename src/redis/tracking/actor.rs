@@ -156,9 +156,13 @@ impl Actor {
         let Some(connected) = &mut self.connected else { return Ok(()) };
         let due = self.watches.take_due(Instant::now(), connected.tracking);
         for batch in due.chunks(BATCH) {
+            let heard = connected.tracking;
             run_batch(connected, &self.watches, batch).await?;
             self.backoff.reset();
             self.active.store(connected.tracking, Ordering::Relaxed);
+            if heard && !connected.tracking {
+                self.watches.heard_no_more(Instant::now());
+            }
         }
         if Instant::now() >= connected.ping_at {
             connected.ping_at = Instant::now() + PING_EVERY;
@@ -194,9 +198,9 @@ async fn connect(dialer: &Dialer) -> Result<Connected, Failure> {
     let mut command = ::redis::cmd("CLIENT");
     command.arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
     let answer = link.connection.send_packed_command(&command).await.map_err(|error| Failure::from(&error));
-    let tracking = match answer {
-        Ok(answer) => !matches!(answer, Value::ServerError(_)),
-        Err(failure) if failure.drops_connection() => return Err(failure),
+    let tracking = match answer.and_then(refused) {
+        Ok(_) => true,
+        Err(failure) if failure.may_pass() => return Err(failure),
         Err(_) => false,
     };
     Ok(Connected { link, pushes, ping_at, tracking, _no_pushes: None })
@@ -223,7 +227,8 @@ async fn run_batch(connected: &mut Connected, watches: &Watches, ids: &[u64]) ->
 
 fn deliver(watches: &Watches, id: u64, answer: Value) -> Result<(), Failure> {
     let result = refused(answer);
-    if let Some(failure) = result.as_ref().err().filter(|failure| failure.drops_connection()) {
+    // Without an answer, nobody would hear of what changes until the resync: begin anew.
+    if let Some(failure) = result.as_ref().err().filter(|failure| failure.may_pass()) {
         return Err(failure.clone());
     }
     if let Some(entry) = watches.get(id) {
@@ -252,15 +257,20 @@ async fn send(
     let answers = connected.link.connection.send_packed_commands(&pipeline, 0, pipeline.len()).await;
     let answers = answers.map_err(|error| Failure::from(&error))?;
     let mut runs = Vec::with_capacity(ids.len());
-    let mut unheard = false;
+    let mut unheard = None;
     for (at, answer) in answers.into_iter().enumerate().skip(loads) {
         if connected.tracking && (at - loads).is_multiple_of(2) {
-            unheard |= matches!(answer, Value::ServerError(_));
+            unheard = unheard.or_else(|| refused(answer).err());
         } else {
             runs.push(answer);
         }
     }
-    // Refused now, though tracking was allowed: fall back to polling.
-    connected.tracking &= !unheard;
+    match unheard {
+        // A script of somebody else blocks the server, or the like: what changes meanwhile is found after a reconnect.
+        Some(failure) if failure.may_pass() => return Err(failure),
+        // Refused now, though tracking was allowed: fall back to polling.
+        Some(_) => connected.tracking = false,
+        None => {}
+    }
     Ok(runs)
 }

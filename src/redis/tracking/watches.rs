@@ -85,6 +85,13 @@ impl Watches {
         }
     }
 
+    /// Changes are not heard of from now on: none waits for longer than a poll.
+    pub(super) fn heard_no_more(&mut self, now: Instant) {
+        for entry in self.entries.values_mut() {
+            entry.due = entry.due.min(now + POLL);
+        }
+    }
+
     /// The watches to run now. Each is due again after its resync, or in a second where changes are not heard of.
     pub(super) fn take_due(&mut self, now: Instant, heard: bool) -> Vec<u64> {
         let mut due = Vec::new();
@@ -178,6 +185,15 @@ mod tests {
         let mut watches = watches(start);
         watches.take_due(start, false);
         assert_eq!(watches.take_due(start + POLL, false), [1, 2]);
+    }
+
+    #[test]
+    fn none_waits_for_its_resync_once_changes_are_heard_of_no_more() {
+        let start = Instant::now();
+        let mut watches = watches(start);
+        watches.take_due(start, true);
+        watches.heard_no_more(start);
+        assert_eq!(watches.next_due(), Some(start + POLL));
     }
 
     #[test]

@@ -90,6 +90,45 @@ async fn a_killed_connection_and_flushed_scripts_are_survived() {
     assert!(held(&fixture, &mut watching).await.job_types[&job_type("report")].cap_written.is_some());
 }
 
+/// A script of somebody else blocks the server for a moment, while a watch runs and while one connects.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_moment_does_not_turn_tracking_off() {
+    let (mut fixture, mut watching) = holding(&[capped("report", 5)]).await;
+    fixture.line::<()>("CONFIG SET busy-reply-threshold 200").await;
+    held(&fixture, &mut watching).await;
+    for connected in [true, false] {
+        let mut other = fixture.server.connection().await;
+        let endless = tokio::spawn(async move {
+            let _: Result<(), _> = redis::cmd("EVAL").arg("while true do end").arg(0).query_async(&mut other).await;
+        });
+        let mut asking = fixture.redis.clone();
+        eventually("the server is busy", async || {
+            let answer: Result<String, _> = redis::cmd("PING").query_async(&mut asking.clone()).await;
+            answer.is_err_and(|error| error.code() == Some("BUSY"))
+        })
+        .await;
+        if connected {
+            let (keys, args) = fixture.work.hold_caps_input(&[capped("report", 5)], false);
+            watching.replace(keys, args);
+            assert!(next(&fixture, &mut watching).await.is_err());
+        } else {
+            let second = poolkeeper::redis::Client::new(fixture.work.client().endpoint().clone());
+            watching = second.tracker().watch(fixture.work.hold_caps(&[capped("report", 5)], false, RESYNC));
+            assert!(next(&fixture, &mut watching).await.is_err());
+        }
+        redis::cmd("SCRIPT").arg("KILL").query_async::<()>(&mut asking).await.unwrap();
+        endless.await.unwrap();
+        held(&fixture, &mut watching).await;
+        assert!(watching.tracking_active(), "connected before: {connected}");
+        let began = Instant::now();
+        fixture.line::<()>("SET work:jobs:report:max_concurrency 0").await;
+        while fixture.line::<i64>("GET work:jobs:report:max_concurrency").await != 5 {
+            assert!(began.elapsed() < Duration::from_millis(900), "not put back at once");
+        }
+        held(&fixture, &mut watching).await;
+    }
+}
+
 #[tokio::test]
 async fn a_half_open_connection_is_found_out() {
     let mut fixture = Fixture::new().await;
