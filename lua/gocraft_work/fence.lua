@@ -14,46 +14,26 @@ local op, field, uid, generation = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local schema = redis.call('GET', KEYS[2])
 if schema and schema ~= '1' then return {'fenced', 'schema'} end
 
-local have, highest, held, retired = '-', '0', '0', ''
-local entry = redis.call('HGET', KEYS[1], field)
-if entry then
-  have, highest, held, retired = string.match(entry, '^(%S+) (%d+) ([01]) ?(%S*)$')
-  if not have then return {'fenced', 'unreadable'} end
-end
-
-local function is_retired(id)
-  return string.find(',' .. retired .. ',', ',' .. id .. ',', 1, true) ~= nil
-end
-
--- Keeps the last 16: older ones belong to replicas that were cut off for as many re-creations.
-local function retire(id)
-  if id == '-' or is_retired(id) then return end
-  local ids = {}
-  for each in string.gmatch(retired, '[^,]+') do ids[#ids + 1] = each end
-  ids[#ids + 1] = id
-  while #ids > 16 do table.remove(ids, 1) end
-  retired = table.concat(ids, ',')
-end
-
+local entry, before = fence_entry(KEYS[1], field)
+if not entry then return {'fenced', 'unreadable'} end
 if op == 'retire' then
-  retire(uid)
-  if have == uid then have, highest, held = '-', '0', '0' end
+  fence_retire(entry, uid)
 else
-  if is_retired(uid) then return {'fenced', 'retired'} end
-  if have ~= uid then
-    retire(have)
-    have, highest, held = uid, generation, '0'
+  if fence_is_retired(entry, uid) then return {'fenced', 'retired'} end
+  if entry.have ~= uid then
+    fence_retire(entry, entry.have)
+    entry.have, entry.highest, entry.held = uid, generation, '0'
   end
-  if tonumber(generation) < tonumber(highest) then return {'fenced', 'older'} end
-  highest = generation
-  if op == 'hold' then held = '1' elseif op == 'resume' then held = '0' end
+  if tonumber(generation) < tonumber(entry.highest) then return {'fenced', 'older'} end
+  entry.highest = generation
+  if op == 'hold' then entry.held = '1' elseif op == 'resume' then entry.held = '0' end
 end
 
-local new = have .. ' ' .. highest .. ' ' .. held .. ' ' .. retired
-if new ~= entry then
+local after = fence_text(entry)
+if after ~= before then
   -- A first write that cannot grow memory lets the rest pass when Redis is out of it.
   redis.call('HDEL', KEYS[1], '')
-  redis.call('HSET', KEYS[1], field, new)
+  redis.call('HSET', KEYS[1], field, after)
 end
 if not schema then redis.call('SET', KEYS[2], '1') end
 return {'ok'}

@@ -8,13 +8,10 @@
 -- Safe to repeat, and for a uid that is retired already: then the resource's successor owns claim and caps, and nothing
 -- but the retiring is done. A cap that is not ours any more stays; a pause is ours if its value says so.
 local field, uid = ARGV[1], ARGV[2]
-local entry = redis.call('HGET', KEYS[1], field)
-local have, highest, held, retired = '-', '0', '0', ''
-if entry then have, highest, held, retired = string.match(entry, '^(%S+) (%d+) ([01]) ?(%S*)$') end
-if not have then return {'spoiled', KEYS[1]} end
-local ours = have == uid or have == '-'
-local was_retired = string.find(',' .. retired .. ',', ',' .. uid .. ',', 1, true) ~= nil
-ours = ours and not was_retired
+local entry = fence_entry(KEYS[1], field)
+if not entry then return {'spoiled', KEYS[1]} end
+local was_retired = fence_is_retired(entry, uid)
+local ours = not was_retired and (entry.have == uid or entry.have == '-')
 
 local caps, pauses = 0, 0
 redis.call('HDEL', KEYS[1], '')
@@ -29,11 +26,7 @@ if ours then
   end
 end
 if not was_retired then
-  local ids = {}
-  for each in string.gmatch(retired, '[^,]+') do ids[#ids + 1] = each end
-  ids[#ids + 1] = uid
-  while #ids > 16 do table.remove(ids, 1) end
-  if have == uid then have, highest, held = '-', '0', '0' end
-  redis.call('HSET', KEYS[1], field, have .. ' ' .. highest .. ' ' .. held .. ' ' .. table.concat(ids, ','))
+  fence_retire(entry, uid)
+  redis.call('HSET', KEYS[1], field, fence_text(entry))
 end
 return {'released', caps, pauses}
