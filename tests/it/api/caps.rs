@@ -7,7 +7,7 @@ use poolkeeper::api::job_queue::JobQueue;
 use serde_json::json;
 
 use super::Stage;
-use crate::support::kube::{condition, wait_for};
+use crate::support::kube::{condition, wait_for, wait_or};
 
 #[tokio::test]
 async fn c09_a_starting_worker_that_overwrites_the_cap_is_put_right() {
@@ -127,6 +127,11 @@ async fn the_annotation_stops_all_management_and_its_end_brings_it_back() {
     queues.patch("q", &PatchParams::default(), &Patch::Merge(&annotate(json!("true")))).await.unwrap();
     stage.namespace.status("q", "paused", |s| condition(s, "Ready") == ("False", "Paused")).await;
     stage.pools.set("jobs:mail:max_concurrency", "9").await;
+    let changed = wait_or(Duration::from_secs(3), || async {
+        (stage.pools.cap("mail").await.as_deref() != Some("9")).then_some(())
+    })
+    .await;
+    assert!(changed.is_none(), "a cap was put back while management is stopped");
     queues.patch("q", &PatchParams::default(), &Patch::Merge(&annotate(serde_json::Value::Null))).await.unwrap();
     stage.namespace.status("q", "managed again", |s| condition(s, "Ready").0 == "True").await;
     wait_for("the cap to be back", Duration::from_secs(5), || async {

@@ -2,6 +2,7 @@
 //! a kubelet would.
 
 mod caps;
+mod deletion;
 mod manifests;
 mod pods;
 mod reaping;
@@ -33,9 +34,9 @@ impl Stage {
     }
 
     /// A spec for this Redis; `more` is laid over it.
-    pub fn spec(&self, more: Value) -> Value {
+    pub fn spec(&self, more: impl Into<Value>) -> Value {
         let mut spec = json!({"gocraftWork": {"namespace": "work"}, "redis": {"url": self.server.url()}});
-        for (field, value) in more.as_object().expect("fields") {
+        for (field, value) in more.into().as_object().expect("fields") {
             spec[field] = value.clone();
         }
         spec

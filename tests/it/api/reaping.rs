@@ -33,7 +33,6 @@ async fn c05_a_container_that_restarts_in_its_pod_frees_its_pool_and_no_other() 
     stage.namespace.job_queue("q", adopted(&stage)).await.unwrap();
     bound(&stage, "A").await;
     drop(beats);
-    let began = Instant::now();
     report(
         &stage.namespace,
         &pod,
@@ -48,7 +47,6 @@ async fn c05_a_container_that_restarts_in_its_pod_frees_its_pool_and_no_other() 
     let _new = stage.pools.beating("B", now(), &pod, "mail").await;
     stage.pools.takes("B", "mail", &["b1"]).await;
     reaped(&stage, "A", Duration::from_secs(15)).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "a certain proof waits for no silence: {:?}", began.elapsed());
     assert_eq!(stage.pools.waiting("mail").await, ["a1", "a2"], "in front, in the order taken");
     assert_eq!(stage.pools.lock("mail").await, 1);
     assert_eq!(stage.pools.lock_info("mail").await, [("B".to_owned(), 1)].into());
@@ -161,10 +159,10 @@ async fn a_worker_that_died_while_no_operator_ran_is_reaped_at_its_return() {
         json!({"containerID": "containerd://c1", "state": terminated("c1", start - 60, now(), "Error", 137)}),
     )
     .await;
-    let began = Instant::now();
     let _operator = stage.operator().await;
     reaped(&stage, "A", Duration::from_secs(5)).await;
-    assert!(began.elapsed() < Duration::from_secs(6), "the binding in Redis tells at once: {:?}", began.elapsed());
+    let status = stage.namespace.status("q", "the reap", |s| s.last_reap.is_some()).await;
+    assert_eq!(status.last_reap.unwrap().proof, "ContainerEnded", "the binding in Redis tells, and not silence");
     stage.namespace.delete().await;
 }
 

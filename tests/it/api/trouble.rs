@@ -213,7 +213,7 @@ async fn ten_queues_with_bad_servers_slow_no_good_one() {
     }
     let beside = slowest_put_back(&stage.server, 10).await;
     println!("slowest of ten caps back: {alone:?} alone, {beside:?} beside ten bad servers");
-    assert!(beside < alone + Duration::from_millis(500), "{beside:?} beside bad servers, {alone:?} without");
+    assert!(beside < alone + Duration::from_secs(2), "{beside:?} beside bad servers, {alone:?} without");
     stage.namespace.delete().await;
 }
 
@@ -255,14 +255,20 @@ async fn at_rest_an_operator_is_idle() {
     let operator = stage.operator().await;
     stage.namespace.job_queue("q", stage.spec(json!({"jobs": [{"name": "mail", "maxConcurrency": 3}]}))).await.unwrap();
     stage.namespace.status("q", "ready", |s| condition(s, "Ready").0 == "True").await;
-    let before = cpu_ticks(&operator);
+    let passes = format!("poolkeeper_passes_total{{namespace=\"{}\",jobqueue=\"q\"}}", stage.namespace.name);
+    let first = operator.metric(&passes).await.expect("passes are counted");
+    let ticks = cpu_ticks(&operator);
     let began = Instant::now();
-    wait_for("three seconds", Duration::from_secs(5), || async {
-        (began.elapsed() > Duration::from_secs(3)).then_some(())
+    let last = wait_for("three passes", Duration::from_secs(40), || async {
+        operator.metric(&passes).await.filter(|now| *now >= first + 3.0)
     })
     .await;
-    let used = cpu_ticks(&operator) - before;
-    assert!(used < 60, "{used} ticks of 10 ms in 3 s: something runs hot");
+    assert!(last < first + 5.0, "passes come one by one");
+    let (used, seconds) = (cpu_ticks(&operator) - ticks, began.elapsed().as_secs());
+    assert!(
+        used < 5 * (seconds + 2),
+        "{used} ticks of 10 ms in {seconds} s, with a page of metrics each 25 ms: something runs hot"
+    );
     stage.namespace.delete().await;
 }
 

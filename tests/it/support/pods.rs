@@ -28,13 +28,18 @@ pub async fn deployment(namespace: &TestNamespace, name: &str, replicas: i32) {
 /// The same, with pods on a node that has no kubelet: a pod whose deletion was asked for stays until a test says that it
 /// ended. (Pods without a node are given up by the pod garbage collector.)
 pub async fn deployment_on_a_node(namespace: &TestNamespace, name: &str, replicas: i32) {
+    node(namespace).await;
+    let spec = json!({"nodeName": "without-kubelet", "containers": [{"name": "worker", "image": "none"}]});
+    make(namespace, name, replicas, spec).await;
+}
+
+/// A node without a kubelet, called `without-kubelet`.
+pub async fn node(namespace: &TestNamespace) {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "without-kubelet"}});
     Api::<Node>::all(namespace.client.clone())
         .patch("without-kubelet", &PatchParams::apply("test").force(), &Patch::Apply(&node))
         .await
         .expect("a node");
-    let spec = json!({"nodeName": "without-kubelet", "containers": [{"name": "worker", "image": "none"}]});
-    make(namespace, name, replicas, spec).await;
 }
 
 async fn make(namespace: &TestNamespace, name: &str, replicas: i32, pod: Value) {
