@@ -36,6 +36,12 @@ local function read(command, key, ...)
   return reply
 end
 
+-- A count as Redis could add to it; nil for any other text, for infinity, and for what a double cannot hold.
+local function whole(text)
+  local number = tonumber(text)
+  return number and number == math.floor(number) and math.abs(number) < 2^53 and number or nil
+end
+
 -- Read, and find wrong types by it, before the first write.
 read('LLEN', LIST)
 read('XLEN', RECORD)
@@ -92,7 +98,7 @@ if #changed_their_mind > 0 then return {'moved', changed_their_mind} end
 -- Fields at 0 of pools that no set names are what every clean stop leaves.
 local unknown, leftovers, info_sum = {}, {}, 0
 for id, count in pairs(info) do
-  info_sum = info_sum + (tonumber(count) or 0)
+  info_sum = info_sum + (whole(count) or 0)
   if not named[id] and not listed[id] then
     if tonumber(count) == 0 then leftovers[#leftovers + 1] = id else unknown[#unknown + 1] = id end
   end
@@ -120,7 +126,7 @@ for i, pool in ipairs(dead) do
   budget = budget - pool.move
   local remains = pool.held - pool.move
   moved, left, running = moved + pool.move, left + remains, running + remains
-  local old = tonumber(info[pool.id] or 0) or 0
+  local old = whole(info[pool.id] or 0) or 0
   field(pool.id, remains, false)
   jobs_by[i], locks_by[i] = pool.move, math.max(0, old - remains)
   if pool.move > 0 or locks_by[i] > 0 then reaped[#reaped + 1] = i end
@@ -129,7 +135,7 @@ for _, pool in ipairs(covered) do
   running = running + pool.runs
   if field(pool.id, pool.runs, listed[pool.id]) then repaired = repaired + 1 end
 end
-local had = tonumber(lock or 0)
+local had = whole(lock or 0)
 if had ~= info_sum then repaired = repaired + 1 end
 local lock_after = lock
 if lock ~= tostring(running) and not (not lock and running == 0) then lock_after = tostring(running) end

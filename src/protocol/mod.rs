@@ -7,6 +7,7 @@
 //! This file has the words that all protocols share.
 
 pub mod gocraft_work;
+pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,10 +25,16 @@ macro_rules! text_newtype {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The text as it stands in Redis.
+            /// The text as it stands in Redis, where that is text; see [`text`].
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// The bytes as they stand in Redis.
+            #[must_use]
+            pub fn to_bytes(&self) -> Vec<u8> {
+                text::to_bytes(&self.0)
             }
         }
 
@@ -100,9 +107,9 @@ pub struct JobTypeSeen {
     pub waiting: u64,
     /// `t` (enqueued at, epoch seconds) of the job that runs next, where it could be read.
     pub oldest_enqueued_at: Option<EpochSeconds>,
-    /// The lock count; an absent key counts as 0.
+    /// The lock count; an absent key counts as 0, one that holds no number as -1, which no count is in health.
     pub lock: i64,
-    /// Lock counts by pool; fields at 0 are left out.
+    /// Lock counts by pool; fields at 0 are left out, those that hold no number count as -1.
     pub lock_info: BTreeMap<PoolId, i64>,
     /// Lengths of the in-progress lists that were read; empty ones are left out.
     pub in_progress: BTreeMap<PoolId, u64>,
@@ -118,7 +125,7 @@ impl JobTypeSeen {
     /// Jobs of this type that run now, by the in-progress lists.
     #[must_use]
     pub fn running(&self) -> u64 {
-        self.in_progress.values().sum()
+        self.in_progress.values().fold(0, |sum, count| sum.saturating_add(*count))
     }
 }
 

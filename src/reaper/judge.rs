@@ -266,7 +266,8 @@ impl Judge {
 fn jobs_by_pool(observation: &Observation) -> BTreeMap<PoolId, u64> {
     let mut jobs: BTreeMap<PoolId, u64> = BTreeMap::new();
     for (pool, count) in observation.job_types.values().flat_map(|seen| &seen.in_progress) {
-        *jobs.entry(pool.clone()).or_default() += count;
+        let sum = jobs.entry(pool.clone()).or_default();
+        *sum = sum.saturating_add(*count);
     }
     jobs
 }

@@ -252,8 +252,8 @@ impl<'a> Settling<'a> {
 fn count(job_type: &JobTypeName, named: &[DeadPool], report: &Report, reaped: &mut Reaped) {
     for (pool, (jobs, locks)) in named.iter().zip(&report.by_dead) {
         let sum = reaped.pools.entry(pool.id.clone()).or_default();
-        sum.jobs += jobs;
-        sum.locks += locks;
+        sum.jobs = sum.jobs.saturating_add(*jobs);
+        sum.locks = sum.locks.saturating_add(*locks);
     }
     if report.repaired > 0 {
         reaped.repaired.insert(job_type.clone(), report.clone());

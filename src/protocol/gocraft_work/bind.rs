@@ -28,9 +28,9 @@ impl GocraftWork {
             let text = serde_json::to_vec(binding).map_err(|error| {
                 Failure::unexpected(format!("the binding of pool {pool} has no JSON form ({error})"))
             })?;
-            args.extend([pool.as_str().into(), text]);
+            args.extend([pool.to_bytes(), text]);
         }
-        args.extend(drop.iter().map(|pool| pool.as_str().into()));
+        args.extend(drop.iter().map(|pool| pool.to_bytes()));
         let keys = vec![self.keys.bindings(), self.keys.fences()];
         self.run_fenced(Call::script(&scripts::BIND, keys, args), "bind").await.map(|_| ())
     }

@@ -140,7 +140,7 @@ impl GocraftWork {
                 PutBackOf::Cap => b"cap".into(),
                 PutBackOf::Pause => b"pause".into(),
             });
-            args.push(one.job_type.as_str().into());
+            args.push(one.job_type.to_bytes());
             args.push(one.old.clone().into());
             args.push(one.cap.to_string().into());
         }

@@ -93,7 +93,7 @@ impl GocraftWork {
         let mut args = speaker_args(&self.speaker);
         args.extend([pools.len().to_string().into(), job_types.len().to_string().into()]);
         for pool in pools {
-            args.extend([pool.id.as_str().into(), pool.judged.to_arg(), pool.detail.to_string().into()]);
+            args.extend([pool.id.to_bytes(), pool.judged.to_arg(), pool.detail.to_string().into()]);
         }
         Call::script(&scripts::FORGET, all, args)
     }
@@ -106,7 +106,7 @@ impl GocraftWork {
         let mut args = speaker_args(&self.speaker);
         for (pool, detail) in pools {
             all.push(keys.heartbeat(pool));
-            args.extend([pool.as_str().into(), detail.to_string().into()]);
+            args.extend([pool.to_bytes(), detail.to_string().into()]);
         }
         let parts = self.run_fenced(Call::script(&scripts::UNREAP, all, args), "unreap").await?;
         let taken = parts.into_iter().nth(1).map(Reply::texts).transpose()?.unwrap_or_default();

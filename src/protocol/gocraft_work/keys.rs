@@ -3,7 +3,7 @@
 //! Source: gocraft/work v0.5.1 `redis.go`. The namespace is kept exactly, braces included; one `:` is added only where it
 //! does not already end in one, and an empty namespace gives no prefix at all. Our own keys are below `poolkeeper:`.
 
-use crate::protocol::{JobTypeName, PoolId};
+use crate::protocol::{JobTypeName, PoolId, text};
 
 /// The namespace of a gocraft/work program, as given to its `NewWorkerPool`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,11 +28,11 @@ impl Namespace {
     }
 
     fn key(&self, rest: &str) -> Key {
-        format!("{}{rest}", self.prefix).into_bytes()
+        [self.prefix.as_bytes(), &text::to_bytes(rest)].concat()
     }
 
     fn job(&self, job_type: &JobTypeName, rest: &str) -> Key {
-        format!("{}jobs:{job_type}{rest}", self.prefix).into_bytes()
+        self.key(&format!("jobs:{job_type}{rest}"))
     }
 
     /// Waiting jobs (list).

@@ -1,5 +1,6 @@
 //! Reads the answers of our scripts.
 
+use crate::protocol::text;
 use crate::redis::{Failure, Value};
 
 /// One value of an answer, with the name of the script for errors.
@@ -32,10 +33,10 @@ impl Reply {
         Ok(self.items()?.map(move |value| Self { script, value }))
     }
 
-    /// A text; `None` where it is absent.
+    /// A text, without a loss where it is none; `None` where it is absent.
     pub(super) fn text(&self) -> Result<Option<String>, Failure> {
         match &self.value {
-            Value::BulkString(bytes) => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
+            Value::BulkString(bytes) => Ok(Some(text::of_bytes(bytes))),
             Value::SimpleString(text) => Ok(Some(text.clone())),
             Value::Okay => Ok(Some("OK".to_owned())),
             Value::Int(number) => Ok(Some(number.to_string())),
@@ -47,6 +48,13 @@ impl Reply {
     /// A number; `None` where it is absent or none.
     pub(super) fn number(&self) -> Result<Option<i64>, Failure> {
         Ok(self.text()?.and_then(|text| text.parse().ok()))
+    }
+
+    /// A count that others add to: 0 where it is absent, and -1, which no count is in health, where Redis could not add
+    /// to it.
+    pub(super) fn tally(&self) -> Result<i64, Failure> {
+        let Some(text) = self.text()? else { return Ok(0) };
+        Ok(text.parse::<i64>().ok().filter(|number| number.to_string() == text).unwrap_or(-1))
     }
 
     /// A count that must be there.

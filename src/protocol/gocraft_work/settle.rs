@@ -94,13 +94,13 @@ impl GocraftWork {
         let judged = dead.iter().filter(|pool| pool.judged != Judged::Certain);
         all.extend(judged.map(|pool| keys.heartbeat(&pool.id)));
         let mut args = speaker_args(&self.speaker);
-        args.extend([limit.to_string().into(), job_type.as_str().into()]);
+        args.extend([limit.to_string().into(), job_type.to_bytes()]);
         args.extend([dead.len().to_string().into(), covered.len().to_string().into()]);
         for pool in dead {
-            args.extend([pool.id.as_str().into(), pool.judged.to_arg(), pool.detail.to_string().into()]);
+            args.extend([pool.id.to_bytes(), pool.judged.to_arg(), pool.detail.to_string().into()]);
         }
         for pool in covered {
-            args.extend([pool.id.as_str().into(), pool.stranded.to_string().into()]);
+            args.extend([pool.id.to_bytes(), pool.stranded.to_string().into()]);
         }
         Call::script(&scripts::SETTLE, all, args)
     }

@@ -240,6 +240,22 @@ async fn put_backs_are_recorded_with_what_ran_above() {
     assert_eq!((totals["caps_overwritten"], totals["ran_above_cap"]), (1, 3));
 }
 
+#[tokio::test]
+async fn odd_values_in_redis_do_not_keep_a_put_back_from_being_recorded() {
+    let mut fixture = Fixture::new().await;
+    for lock in ["inf", "nan", "1e300", "-inf", "abc", "99999999999999999999"] {
+        fixture.line::<()>(&format!("SET work:jobs:a:lock {lock}")).await;
+        let old = "x".repeat(10_000);
+        let deeds = [PutBack { job_type: job_type("a"), what: PutBackOf::Cap, old, cap: 5 }];
+        assert_eq!(fixture.work.record_overwrites(&deeds).await.unwrap(), [0], "{lock}");
+    }
+    fixture.line::<()>("SET work:jobs:a:lock 7.5").await;
+    let deeds = [PutBack { job_type: job_type("a"), what: PutBackOf::Cap, old: "0".into(), cap: 5 }];
+    assert_eq!(fixture.work.record_overwrites(&deeds).await.unwrap(), [2]);
+    let (entries, _) = fixture.work.read_record("", 10).await.unwrap();
+    assert!(matches!(&entries[0].deed, Deed::CapOverwritten(one) if one.old.len() == 64), "{entries:?}");
+}
+
 trait CloneLine {
     async fn clone_line(&self, command: &str) -> i64;
 }

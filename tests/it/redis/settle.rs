@@ -2,7 +2,8 @@
 
 use poolkeeper::protocol::gocraft_work::ScriptError;
 use poolkeeper::protocol::gocraft_work::forget::Forgotten;
-use poolkeeper::protocol::gocraft_work::settle::{Report, Settled};
+use poolkeeper::protocol::gocraft_work::record::Deed;
+use poolkeeper::protocol::gocraft_work::settle::{DeadPool, Report, Settled};
 use poolkeeper::redis::Reason;
 
 use super::fixture::{Fixture, beatless, dead, job_type, living, silent, unknown};
@@ -228,4 +229,50 @@ async fn a_type_without_locks_or_lists_stays_without() {
     done(fixture.work.settle(&job_type("x"), &dead(&["D"]), &living(&["L"]), 500).await.unwrap());
     let keys: Vec<String> = fixture.line("KEYS work:jobs:*").await;
     assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[tokio::test]
+async fn counts_that_are_no_numbers_are_seen_and_put_right() {
+    for odd in
+        ["abc", "99999999999999999999", "inf", "nan", "1e300", "1.5", "-inf", "0x10", "+1", "01", "9007199254740993"]
+    {
+        let mut fixture = Fixture::new().await;
+        fixture.beat("L", 1, "a").await;
+        fixture.running("a", "L", &["1"]).await;
+        fixture.line::<()>(&format!("SET work:jobs:a:lock {odd}")).await;
+        fixture.line::<()>(&format!("HSET work:jobs:a:lock_info L {odd} D {odd} E {odd}")).await;
+        let seen = fixture.observe().await;
+        assert_eq!(seen.pools.len(), 3, "{odd}: every id is known");
+        assert!(seen.job_types[&job_type("a")].lock_info.values().all(|count| *count != 0 && *count != 1), "{odd}");
+        let pools = living(&["L", "E"]);
+        let report = done(fixture.work.settle(&job_type("a"), &dead(&["D"]), &pools, 500).await.unwrap());
+        assert!(report.repaired > 0, "{odd}");
+        assert_eq!(fixture.lock("a").await, Some(1), "{odd}");
+        assert_eq!(fixture.info("a").await, [("L".to_owned(), 1)].into(), "{odd}");
+    }
+}
+
+/// Redis takes any bytes for a name; those of others must not keep a job type from being settled.
+#[tokio::test]
+async fn names_that_are_no_text_are_settled_like_any_other() {
+    let mut fixture = Fixture::new().await;
+    let redis = &mut fixture.redis;
+    run::<(), &[u8]>(redis, [&b"SADD"[..], b"work:worker_pools", b"D\xff", b"L"]).await;
+    run::<(), &[u8]>(redis, [&b"SADD"[..], b"work:known_jobs", b"a\xfe"]).await;
+    run::<(), &[u8]>(redis, [&b"HSET"[..], b"work:jobs:a\xfe:lock_info", b"D\xff", b"1"]).await;
+    run::<(), &[u8]>(redis, [&b"SET"[..], b"work:jobs:a\xfe:lock", b"1"]).await;
+    run::<(), &[u8]>(redis, [&b"LPUSH"[..], b"work:jobs:a\xfe:D\xff:inprogress", b"job"]).await;
+    let mut observer = poolkeeper::protocol::gocraft_work::Observer::default();
+    let seen = observer.observe(&fixture.work).await.unwrap();
+    let (odd_type, odd_seen) = seen.job_types.iter().next().unwrap();
+    let odd_pool = odd_seen.in_progress.keys().next().unwrap();
+    assert!(seen.pools[odd_pool].listed && seen.pools.len() == 2, "{seen:?}");
+    let gone = [DeadPool { id: odd_pool.clone(), ..beatless("") }];
+    let report = done(fixture.work.settle(odd_type, &gone, &living(&["L"]), 500).await.unwrap());
+    assert_eq!((report.moved, report.lock_after), (1, Some(0)));
+    let states = fixture.work.forget(&gone, std::slice::from_ref(odd_type)).await.unwrap();
+    assert_eq!(states[odd_pool], Forgotten::Forgotten);
+    assert_eq!(fixture.line::<Vec<String>>("SMEMBERS work:worker_pools").await, ["L"]);
+    let (entries, _) = fixture.work.read_record("", 10).await.unwrap();
+    assert!(matches!(&entries[0].deed, Deed::Reap { job_type, .. } if job_type == odd_type), "{entries:?}");
 }

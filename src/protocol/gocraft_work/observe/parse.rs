@@ -133,16 +133,17 @@ fn parse_type(reply: Reply) -> Result<JobTypeSeen, Failure> {
     let parts: Vec<Reply> = reply.parts()?.collect();
     let [waiting, next_at, lock, info, cap, paused] = <[Reply; 6]>::try_from(parts).map_err(|_| shape)?;
     let mut lock_info = BTreeMap::new();
-    for (pool, count) in info.pairs()? {
-        let count: i64 = count.parse().unwrap_or_default();
+    let mut fields = info.parts()?;
+    while let (Some(pool), Some(count)) = (fields.next(), fields.next()) {
+        let count = count.tally()?;
         if count != 0 {
-            lock_info.insert(PoolId::from(pool), count);
+            lock_info.insert(PoolId::from(pool.text()?.unwrap_or_default()), count);
         }
     }
     Ok(JobTypeSeen {
         waiting: waiting.count()?,
         oldest_enqueued_at: next_at.number()?.map(EpochSeconds),
-        lock: lock.number()?.unwrap_or_default(),
+        lock: lock.tally()?,
         lock_info,
         in_progress: BTreeMap::new(),
         cap: cap.number()?,

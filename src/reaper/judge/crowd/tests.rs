@@ -16,8 +16,12 @@ fn held(silent: u64, all: u64, apart: u64, lasts: u64) -> bool {
             Fell { since: since(number), silent_for }
         })
         .collect();
-    let quiet =
-        Quiet { silent_for: Duration::from_secs(lasts), needed: TIMEOUT, since: since(0), expect: Expect::Absent { listed: false } };
+    let quiet = Quiet {
+        silent_for: Duration::from_secs(lasts),
+        needed: TIMEOUT,
+        since: since(0),
+        expect: Expect::Absent { listed: false },
+    };
     let proof = Proof::Silent { why: WhyUnknown::NoPod, host: HostKey::of("h"), place: None, quiet };
     let mut verdicts = BTreeMap::from([(PoolId::from("p"), Verdict::Dead(proof))]);
     hold_many_at_once(&mut verdicts, &fell, TIMEOUT)
