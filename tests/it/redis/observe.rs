@@ -115,7 +115,7 @@ async fn a_sweep_finds_lists_that_nothing_names() {
         let list = String::from_utf8(keys.in_progress(&job_type("a:b"), &"D".into())).unwrap();
         run::<(), _>(&mut redis, ["LPUSH", &list, "x"]).await;
         run::<(), _>(&mut redis, ["LPUSH", "{aXb}[c]:jobs:other:D:inprogress", "x"]).await;
-        for filler in 0..2_000 {
+        for filler in 0..2_500 {
             run::<(), _>(&mut redis, ["SET", &format!("filler:{filler}"), "x"]).await;
         }
         let (mut sweep, mut observer, mut steps) = (Sweep::default(), Observer::default(), 0);
