@@ -198,12 +198,6 @@ impl Hosted {
         self.running.iter().chain(&self.lost)
     }
 
-    /// Whether several processes have this host name, or may have.
-    #[must_use]
-    pub fn is_shared(&self) -> bool {
-        self.claimed_elsewhere || self.running.len() + self.lost.len() + self.may_start.len() > 1
-    }
-
     /// Whether some process that is none of the contenders may be that of a pool which started at `started_at`.
     #[must_use]
     pub fn has_others(&self, contenders: &[Contender], started_at: EpochSeconds) -> bool {

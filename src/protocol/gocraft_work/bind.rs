@@ -30,7 +30,7 @@ impl GocraftWork {
             })?;
             args.extend([pool.to_bytes(), text]);
         }
-        args.extend(drop.iter().map(|pool| pool.to_bytes()));
+        args.extend(drop.iter().map(PoolId::to_bytes));
         let keys = vec![self.keys.bindings(), self.keys.fences()];
         self.run_fenced(Call::script(&scripts::BIND, keys, args), "bind").await.map(|_| ())
     }

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube::Client;
-
 use super::{OwnerCache, Ownership, ReplicaSetRef, ResolvedTarget, owns};
 use crate::reaper::pods::index::Change;
 use crate::reaper::pods::{PodIndex, PodRecord};
@@ -108,14 +106,5 @@ impl QueuePods {
         }
         self.synced = index_synced && unread.is_empty();
         unread.into_values().collect()
-    }
-
-    /// [`Self::refresh`], with the reading of `ReplicaSet`s in between.
-    pub async fn update(&mut self, client: &Client, index: &PodIndex, target: &ResolvedTarget, owners: &OwnerCache) {
-        let unread = self.refresh(index, target, owners);
-        if !unread.is_empty() {
-            owners.read(client, &unread).await;
-            self.refresh(index, target, owners);
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! A pod as the watch reads it: only the fields that a verdict needs, so that thousands of pods cost little.
 //!
 //! One pod that can't be read must not stall the watch: [`PodObject`] reads any JSON object with metadata, and says
-//! in [`PodObject::pod`] what was wrong with the rest. (kube's `DeserializeGuard` would do the same, but it loses
-//! every integer under `serde_json`'s `arbitrary_precision`, which jobs need.)
+//! in [`PodObject::pod`] what was wrong with the rest. (kube's `DeserializeGuard` does so too, but by way of a tree of
+//! values for the whole object, each annotation and each managed field among them.)
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
