@@ -13,6 +13,7 @@ const APPEARS_WITHIN: Duration = Duration::from_secs(15);
 
 /// One pool over all looks that showed it without interruption.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(super) struct Memory {
     /// What its heartbeat said of its process; kept when somebody deletes the heartbeat.
     pub beat: Option<Process>,
