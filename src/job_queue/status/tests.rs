@@ -37,7 +37,7 @@ impl Known {
             workers: State::Good(Workers::Pods { replicas: 3, selector: "app=w".into() }),
             observation: Some(observation(&[(
                 "mail",
-                JobTypeSeen { waiting: 5, cap: Some(2), lock: 1, ..JobTypeSeen::default() },
+                JobTypeSeen { waiting: 5, lock: 1, cap: Some(2), ..JobTypeSeen::default() },
             )])),
         }
     }
@@ -157,7 +157,7 @@ fn runnable_is_what_could_start_now() {
         ("above a lowered cap", 5, Some(1), 3, false, 0),
         ("c11: paused", 5, None, 0, true, 0),
     ] {
-        let seen = JobTypeSeen { waiting, cap, lock, paused, ..JobTypeSeen::default() };
+        let seen = JobTypeSeen { waiting, lock, cap, paused, ..JobTypeSeen::default() };
         assert_eq!(runnable(&seen), expected, "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! Deleted JobQueues: their workers end and are settled first, and nothing hangs.
+//! Deleted `JobQueue`s: their workers end and are settled first, and nothing hangs.
 
 use std::time::Duration;
 

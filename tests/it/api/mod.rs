@@ -7,6 +7,7 @@ mod manifests;
 mod pods;
 mod reaping;
 mod replicas;
+mod sharing;
 mod trouble;
 mod workers;
 
