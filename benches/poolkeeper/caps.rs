@@ -39,7 +39,7 @@ async fn measure(client: &Client, lease: &str, queues: usize, overwrites: usize)
     let names: Vec<String> = (0..queues).map(|number| format!("caps-{queues}-{number}")).collect();
     let url = server.url();
     let mut redis = server.connection().await;
-    let _operator = Operator::start(lease).await;
+    let operator = Operator::start(lease).await;
     for name in &names {
         let queue =
             Queue { namespace: &namespace, name, url: &url, jobs: json!([{"name": "mail", "maxConcurrency": 2}]) };
@@ -61,6 +61,8 @@ async fn measure(client: &Client, lease: &str, queues: usize, overwrites: usize)
         tokio::time::sleep_until(next).await;
         times.add(overwrite(&mut redis, &mut told, name).await);
     }
+    drop(operator);
+    workers::clear(client, &[namespace]).await;
     times
 }
 

@@ -60,7 +60,7 @@ pub async fn one_by_one(client: &Client, server: &RedisServer, victims: &[Worker
         let popped = tokio::spawn(async move {
             let mut pop = redis::cmd("BRPOP");
             let popped: Option<(String, String)> =
-                pop.arg(&list).arg(15).query_async(&mut waiting).await.expect("the blocked client");
+                pop.arg(&list).arg(PATIENCE.as_secs()).query_async(&mut waiting).await.expect("the blocked client");
             (Instant::now(), popped.map(|(_, job)| job))
         });
         let sent = Instant::now();
@@ -92,10 +92,12 @@ pub async fn single(client: &Client, lease: &str) -> String {
     let mut redis = server.connection().await;
     workers::pools(&mut redis, &all, &TYPES, 1).await;
     let _beats = workers::beating(&redis, vec!["deaths".into()]);
-    let _operator = Operator::start(lease).await;
+    let operator = Operator::start(lease).await;
     queue.apply(client, true).await;
     workers::bound(&redis, "deaths", all.len()).await;
     let deaths = one_by_one(client, &server, &all[..250]).await;
+    drop(operator);
+    workers::clear(client, &[namespace]).await;
     let mut table = columns();
     deaths.rows(&mut table, "one JobQueue with 300 pods");
     table.below(
@@ -118,7 +120,7 @@ pub async fn mass(client: &Client, lease: &str, rounds: usize) -> String {
     };
     let mut redis = server.connection().await;
     let _beats = workers::beating(&redis, vec!["mass".into()]);
-    let _operator = Operator::start(lease).await;
+    let operator = Operator::start(lease).await;
     queue.apply(client, true).await;
     let mut table = Table::new([
         "round",
@@ -153,6 +155,8 @@ pub async fn mass(client: &Client, lease: &str, rounds: usize) -> String {
             still.to_string(),
         ]);
     }
+    drop(operator);
+    workers::clear(client, &[namespace]).await;
     table.below(
         "1,000 workers die at once",
         "One JobQueue with 1,000 pods, each with one running job; all statuses are patched as fast as the API server takes \

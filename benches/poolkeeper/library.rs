@@ -157,7 +157,7 @@ pub async fn with_poolkeeper(client: &Client, lease: &str, rounds: usize) -> (Ti
     let url = server.url();
     let redis = server.connection().await;
     let namespace = workers::namespace(client, "library").await;
-    let _operator = Operator::start(lease).await;
+    let operator = Operator::start(lease).await;
     let queue = Queue {
         namespace: &namespace,
         name: NAMESPACE,
@@ -194,6 +194,8 @@ pub async fn with_poolkeeper(client: &Client, lease: &str, rounds: usize) -> (Ti
     tokio::time::sleep(Duration::from_secs(10)).await;
     let killed = outsider.kill();
     let freed = freed(&redis, &outsider.pool, killed, OUTSIDER_BOUND).await;
+    drop(operator);
+    workers::clear(client, &[namespace]).await;
     (times, shown(freed, OUTSIDER_BOUND))
 }
 

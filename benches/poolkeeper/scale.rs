@@ -122,6 +122,8 @@ async fn rest(client: &Client, lease: &str, queues: usize, costs: &mut Table, ca
         let victims: Vec<_> = (0..250).map(|number| all[(number * 7919) % all.len()].clone()).collect();
         deaths::one_by_one(client, &server, &victims).await.rows(died, "1,000 JobQueues, 5,000 pods");
     }
+    drop(operator);
+    workers::clear(client, &namespaces).await;
 }
 
 /// The counts at one moment.
@@ -135,7 +137,7 @@ struct Moment {
 
 impl Moment {
     async fn now(operator: &Operator, redis: &mut MultiplexedConnection) -> Self {
-        let passes = operator.counter("poolkeeper_redis_calls_total").await;
+        let passes = operator.counter("poolkeeper_passes_total").await;
         let info: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.expect("INFO");
         let line = |line: &str| -> Option<(String, u64)> {
             let (name, values) = line.strip_prefix("cmdstat_")?.split_once(':')?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use poolkeeper::api::job_queue::JobQueue;
@@ -203,6 +203,22 @@ pub async fn ready_in(client: &Client, namespaces: &[String], wanted: usize, bou
         }
         assert!(tokio::time::Instant::now() < end, "{ready} of {wanted} JobQueues are ready after {bound:?}");
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Takes away all `JobQueue`s and pods of these namespaces, so that nothing of one stage is there in the next.
+pub async fn clear(client: &Client, namespaces: &[String]) {
+    for namespace in namespaces {
+        let queues = Api::<JobQueue>::namespaced(client.clone(), namespace);
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+        let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
+        let _ = queues.delete_collection(&now, &all).await.expect("no JobQueues");
+        let _ = pods.delete_collection(&now, &all).await.expect("no pods");
+        wait_for("an empty namespace", Duration::from_secs(60), || async {
+            let gone = queues.list(&all).await.ok()?.items.is_empty() && pods.list(&all).await.ok()?.items.is_empty();
+            gone.then_some(())
+        })
+        .await;
     }
 }
 

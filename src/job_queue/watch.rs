@@ -111,7 +111,11 @@ impl Keepers {
     fn apply(&mut self, object: DeserializeGuard<JobQueue>) -> Option<Key> {
         let key = key_of(&object);
         match object.0 {
-            Ok(queue) => self.keep(key.clone(), Arc::new(queue)),
+            Ok(mut queue) => {
+                // Nobody here reads them, and they are larger than all the rest.
+                queue.metadata.managed_fields = None;
+                self.keep(key.clone(), Arc::new(queue));
+            }
             Err(invalid) => {
                 warn!(namespace = key.0, jobqueue = key.1, error = %invalid.error, "a JobQueue can't be read and is left alone; correct it");
                 return self.kept.contains_key(&key).then_some(key);

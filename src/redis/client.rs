@@ -18,6 +18,9 @@ use super::script::LuaScript;
 use super::tracking::Tracker;
 use crate::protocol::ConnectionId;
 
+/// Round trips under way at once. A thousand users that ask at the same moment wait for their turn here, not at the
+/// server, where their waiting would be taken for its silence.
+const AT_ONCE: usize = 64;
 /// How often a connection is asked whether it still lives.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
@@ -91,6 +94,7 @@ pub(super) struct Inner {
     pub(super) dialer: Arc<Dialer>,
     /// Held while a connection is made, so that there is one attempt at a time.
     dialing: tokio::sync::Mutex<()>,
+    turns: tokio::sync::Semaphore,
     state: Mutex<State>,
     tracker: Mutex<Weak<super::tracking::Shared>>,
 }
@@ -116,6 +120,7 @@ impl Client {
             inner: Arc::new(Inner {
                 dialer: Arc::new(Dialer::new(endpoint)),
                 dialing: tokio::sync::Mutex::new(()),
+                turns: tokio::sync::Semaphore::new(AT_ONCE),
                 state: Mutex::default(),
                 tracker: Mutex::default(),
             }),
@@ -150,6 +155,7 @@ impl Client {
     /// Runs calls in one round trip, in order; each has its own result. Scripts that the server does not have are
     /// loaded and run in a second round trip, once. `Err` when not a single answer came.
     pub async fn run_all(&self, calls: Vec<Call>) -> Result<(Vec<Result<Value, Failure>>, ConnectionId), Failure> {
+        let _turn = self.inner.turns.acquire().await;
         let (mut connection, id) = self.connection().await?;
         if calls.is_empty() {
             return Ok((Vec::new(), id));

@@ -171,3 +171,20 @@ async fn each_call_of_a_pipeline_has_its_own_result() {
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert_eq!(answers[1].as_ref().unwrap_err().reason, Reason::WrongType);
 }
+
+#[tokio::test]
+async fn hundreds_of_callers_at_once_wait_for_their_turn_and_nobody_takes_that_for_silence() {
+    let server = RedisServer::start().await;
+    let client = server.client();
+    // Together they take twice as long as an answer may.
+    let takes_5_ms = "local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end \
+                      local start = now() while now() - start < 5000 do end";
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..800 {
+        let (client, mut eval) = (client.clone(), cmd("EVAL"));
+        eval.arg(takes_5_ms).arg(0);
+        callers.spawn(async move { client.run(Call::command(eval)).await.map(|_| ()) });
+    }
+    let answers = callers.join_all().await;
+    assert_eq!(answers.iter().filter_map(|answer| answer.as_ref().err()).next(), None);
+}
