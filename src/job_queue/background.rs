@@ -57,6 +57,8 @@ pub enum Done {
     Finalizer(Result<(), String>),
     /// The resource as the API server has it now, asked because Redis says that it is paused; `None`: gone.
     Confirmed(Result<Option<Box<JobQueue>>, String>),
+    /// A task failed on a defect of ours; which one is not known.
+    Defect,
     /// A status was written.
     Written(report::Outcome),
     /// Events were sent, of the record up to an entry.
@@ -152,7 +154,7 @@ impl Background {
                 Err(failed) => {
                     error!(%failed, "a task failed on a defect of poolkeeper");
                     self.restart_all();
-                    None
+                    Some(Done::Defect)
                 }
             },
             () = timer => None,
@@ -182,7 +184,7 @@ impl Background {
                 self.finalizer.ended(result.is_ok(), Some(FINALIZER_SEEN));
             }
             Done::Confirmed(_) => self.confirm.ended(true, None),
-            Done::Written(_) | Done::Events(_) => {}
+            Done::Written(_) | Done::Events(_) | Done::Defect => {}
         }
     }
 

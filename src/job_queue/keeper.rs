@@ -268,6 +268,7 @@ impl Keeper {
                 }
             }
             Done::Confirmed(Err(error)) => debug!(error, "whether this resource is paused could not be asked"),
+            Done::Defect => self.reporter.begin_anew(),
             Done::Written(result) => self.reporter.written(result),
             Done::Events(result) => self.reporter.events_sent(result),
         }

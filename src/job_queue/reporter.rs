@@ -169,6 +169,13 @@ impl Reporter {
         }
     }
 
+    /// A task of ours may have failed without a word: nothing is under way any more.
+    pub fn begin_anew(&mut self) {
+        (self.writing, self.telling) = (false, false);
+        self.totals_told = None;
+        self.due_at = Some(Instant::now() + RETRY);
+    }
+
     /// Takes in what came of sending Events.
     pub fn events_sent(&mut self, sent: Sent) {
         self.telling = false;
