@@ -161,6 +161,10 @@ impl Keeper {
             }
         };
         if let Some(fenced) = held.fenced {
+            if self.context.observe_only {
+                // Without a fence of ours nothing is written anyway.
+                return;
+            }
             if fenced == Fenced::Unfenced {
                 // The script runs again by itself when the fence has moved.
                 if let Err(error) = link.work.fence(crate::protocol::gocraft_work::FenceOp::Advance).await {

@@ -364,7 +364,10 @@ impl Keeper {
             Err(_) => "no answer in time".into(),
         };
         warn!(why, "Redis did not take the goodbye of this deleted JobQueue; its claim lapses by itself");
-        self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
+        if !deletion::needs_finalizer(&self.queue) {
+            // Otherwise it was counted when the finalizer went.
+            self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
+        }
     }
 }
 
