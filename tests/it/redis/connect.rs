@@ -186,5 +186,5 @@ async fn hundreds_of_callers_at_once_wait_for_their_turn_and_nobody_takes_that_f
         callers.spawn(async move { client.run(Call::command(eval)).await.map(|_| ()) });
     }
     let answers = callers.join_all().await;
-    assert_eq!(answers.iter().filter_map(|answer| answer.as_ref().err()).next(), None);
+    assert_eq!(answers.iter().find_map(|answer| answer.as_ref().err()), None);
 }
