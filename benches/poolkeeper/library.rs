@@ -212,6 +212,6 @@ pub fn table(with_poolkeeper: &(Times, String), replacement: &str, survivor: Opt
     row("gocraft/work v0.5.1 alone", "a worker that is not started again; another one lives on", waited.to_owned());
     table.below(
         "Beside the library's own reaper",
-        "Real gocraft/work programs (`examples/gocraft-worker`), killed with SIGKILL. The pod's status is patched right after          the kill; a real kubelet takes 60 to 980 ms more to report it.",
+        "Real gocraft/work programs (`examples/gocraft-worker`), killed with SIGKILL. The pod's status is patched right after the kill; a real kubelet takes 60 to 980 ms more to report it.",
     )
 }
