@@ -50,7 +50,7 @@ async fn measure(table: &mut Table, types: usize, taken: usize, dead: usize, rou
         let observation = Observer::default().observe(&work).await.expect("an observation");
         // Both scripts are loaded, as they are in an operator that has reaped before.
         reap(&work, &observation, &[], &BTreeMap::new()).await.expect("an audit");
-        work.forget(&[], &[]).await.expect("nothing to forget");
+        work.forget(&[dead_pool("nobody")], &[]).await.expect("nobody to forget");
         for setting in ["slowlog-log-slower-than", "slowlog-max-len"] {
             let value = if setting == "slowlog-max-len" { 100_000 } else { 0 };
             redis::cmd("CONFIG")
