@@ -48,7 +48,7 @@ pub async fn all(client: &Client, lease: &str) -> String {
         REST.as_secs(),
     );
     let calls_note = "Counted by Redis (`INFO commandstats`), not by poolkeeper. Passes are told by their number in poolkeeper's metrics. An observe script is \
-         a pass's round trip; the caps' script runs on the watching connection every 15 s; SCAN looks for lists that nothing names, in steps of 500 keys. \
+         a pass's round trip; the caps' script runs on the watching connection every 15 s; SCAN looks for lists that nothing names, in steps of 2,000 keys. \
          Aim: 1 round trip a queue and pass.";
     costs.below("At rest: memory and processor", &note)
         + &calls.below("At rest: Redis", calls_note)

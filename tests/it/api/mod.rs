@@ -12,9 +12,11 @@ mod trouble;
 mod workers;
 
 use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::kube::TestNamespace;
 use crate::support::operator::Operator;
+use crate::support::pods::{deployment, now, pods_of, runs};
 use crate::support::pools::Pools;
 use crate::support::redis::RedisServer;
 
@@ -23,6 +25,16 @@ pub struct Stage {
     pub namespace: TestNamespace,
     pub server: RedisServer,
     pub pools: Pools,
+}
+
+/// A worker pod whose pool beats.
+pub struct Worker {
+    /// The pod's name.
+    pub pod: String,
+    /// When the test began, epoch seconds.
+    pub start: i64,
+    /// The pool beats until this is dropped.
+    pub beats: AbortOnDropHandle<()>,
 }
 
 impl Stage {
@@ -41,6 +53,18 @@ impl Stage {
             spec[field] = value.clone();
         }
         spec
+    }
+
+    /// A Deployment `w` with one pod, whose container `c1` runs the pool `A` for a minute now and holds these jobs of type
+    /// `mail`.
+    pub async fn worker(&self, jobs: &[&str]) -> Worker {
+        deployment(&self.namespace, "w", 1).await;
+        let pod = pods_of(&self.namespace, "app=w", 1).await.remove(0);
+        let start = now();
+        runs(&self.namespace, &pod, "c1", start - 60).await;
+        let beats = self.pools.beating("A", start - 59, &pod, "mail").await;
+        self.pools.takes("A", "mail", jobs).await;
+        Worker { pod, start, beats }
     }
 
     /// An operator for this namespace.

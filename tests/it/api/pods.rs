@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::Stage;
+use super::{Stage, Worker};
 use crate::support::kube::{condition, kubeconfig, wait_for};
 use crate::support::operator::Operator;
-use crate::support::pods::{deployment, now, pods_of, report, runs, terminated};
+use crate::support::pods::{now, report, terminated};
 use crate::support::proxy::Proxy;
 
 /// A proxy in front of the API server, and a kubeconfig that goes through it.
@@ -30,12 +30,7 @@ async fn behind_a_proxy(folder: &tempfile::TempDir) -> (Proxy, PathBuf) {
 #[tokio::test]
 async fn c47_what_happened_while_the_api_server_was_away_is_found_when_it_is_back() {
     let stage = Stage::new("away").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 60).await;
-    let _beats = stage.pools.beating("A", start - 59, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1"]).await;
+    let Worker { pod, start, beats: _beats } = stage.worker(&["a1"]).await;
     let folder = tempfile::tempdir().unwrap();
     let (proxy, through) = behind_a_proxy(&folder).await;
     let operator = Operator::start_with(&through, &stage.namespace.name, &[]).await;

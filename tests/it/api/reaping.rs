@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::{Stage, Worker};
 use crate::support::kube::{condition, wait_for};
-use crate::support::pods::{deployment, deployment_on_a_node, now, pods_of, report, runs, terminated, vanish};
+use crate::support::pods::{deployment_on_a_node, now, pods_of, report, runs, terminated, vanish};
 
 fn adopted(stage: &Stage) -> Value {
     stage.spec(json!({"workers": {"scaleTargetRef": {"kind": "Deployment", "name": "w"}}, "jobs": [{"name": "mail", "maxConcurrency": 9}]}))
@@ -23,12 +23,7 @@ async fn reaped(stage: &Stage, pool: &str, bound: Duration) {
 #[tokio::test]
 async fn c05_a_container_that_restarts_in_its_pod_frees_its_pool_and_no_other() {
     let stage = Stage::new("restart").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 3600).await;
-    let beats = stage.pools.beating("A", start - 3599, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1", "a2"]).await;
+    let Worker { pod, start, beats } = stage.worker(&["a1", "a2"]).await;
     let _operator = stage.operator().await;
     stage.namespace.job_queue("q", adopted(&stage)).await.unwrap();
     bound(&stage, "A").await;
@@ -40,7 +35,7 @@ async fn c05_a_container_that_restarts_in_its_pod_frees_its_pool_and_no_other() 
         json!({
             "containerID": "containerd://c2", "restartCount": 1,
             "state": {"running": {"startedAt": crate::support::pods::rfc3339(now())}},
-            "lastState": terminated("c1", start - 3600, now(), "OOMKilled", 137),
+            "lastState": terminated("c1", start - 60, now(), "OOMKilled", 137),
         }),
     )
     .await;
@@ -98,12 +93,7 @@ async fn c15_nothing_is_reaped_while_a_pod_is_in_its_grace_period() {
 #[tokio::test]
 async fn a_pod_whose_object_vanished_is_reaped_by_silence_alone() {
     let stage = Stage::new("vanished").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 60).await;
-    let beats = stage.pools.beating("A", start - 59, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1"]).await;
+    let Worker { pod, beats, .. } = stage.worker(&["a1"]).await;
     let _operator = stage.operator().await;
     stage.namespace.job_queue("q", adopted(&stage)).await.unwrap();
     bound(&stage, "A").await;
@@ -141,12 +131,7 @@ async fn c01_a_list_that_nobody_remembers_is_given_back_and_a_late_heartbeat_sav
 #[tokio::test]
 async fn a_worker_that_died_while_no_operator_ran_is_reaped_at_its_return() {
     let stage = Stage::new("return").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 60).await;
-    let beats = stage.pools.beating("A", start - 59, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1"]).await;
+    let Worker { pod, start, beats } = stage.worker(&["a1"]).await;
     let operator = stage.operator().await;
     stage.namespace.job_queue("q", adopted(&stage)).await.unwrap();
     bound(&stage, "A").await;
@@ -169,12 +154,7 @@ async fn a_worker_that_died_while_no_operator_ran_is_reaped_at_its_return() {
 #[tokio::test]
 async fn observing_decides_and_tells_and_changes_nothing() {
     let stage = Stage::new("observe").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 60).await;
-    let beats = stage.pools.beating("A", start - 59, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1"]).await;
+    let Worker { pod, start, beats } = stage.worker(&["a1"]).await;
     let _operator = stage.operator().await;
     let mut spec = adopted(&stage);
     spec["reaping"] = json!({"mode": "Observe"});

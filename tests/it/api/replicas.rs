@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::json;
 
-use super::Stage;
+use super::{Stage, Worker};
 use crate::support::kube::{condition, wait_for};
 use crate::support::operator::Operator;
-use crate::support::pods::{deployment, now, pods_of, report, runs, terminated};
+use crate::support::pods::{now, report, terminated};
 
 async fn leader(stage: &Stage) -> Option<String> {
     stage.namespace.api::<Lease>().get_opt("poolkeeper").await.ok()??.spec?.holder_identity
@@ -17,12 +17,7 @@ async fn leader(stage: &Stage) -> Option<String> {
 #[tokio::test]
 async fn with_the_leader_killed_the_other_reaps_without_delay_and_then_tells_of_it() {
     let stage = Stage::new("replicas").await;
-    deployment(&stage.namespace, "w", 1).await;
-    let pod = pods_of(&stage.namespace, "app=w", 1).await.remove(0);
-    let start = now();
-    runs(&stage.namespace, &pod, "c1", start - 60).await;
-    let _beats = stage.pools.beating("A", start - 59, &pod, "mail").await;
-    stage.pools.takes("A", "mail", &["a1", "a2"]).await;
+    let Worker { pod, start, beats: _beats } = stage.worker(&["a1", "a2"]).await;
     let one = Operator::start(&stage.namespace.name, &["--identity", "one"]).await;
     wait_for("a leader", Duration::from_secs(20), || async {
         (leader(&stage).await.as_deref() == Some("one")).then_some(())
