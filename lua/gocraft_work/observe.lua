@@ -1,12 +1,17 @@
 -- Reads what one pass needs, at one instant.
 --
--- KEYS: whole pass: 1 bindings, 2 reaped, 3 claims, 4 totals, 5 worker_pools, 6 known_jobs; a further part: none of these
+-- KEYS: whole pass: 1 bindings, 2 reaped, 3 claims, 4 totals, 5 worker_pools, 6 known_jobs,
+--       7 scheduled, 8 retry; a further part: none of these
 --       then the heartbeat hash of each pool
 --       then for each job type: list, lock, lock_info, max_concurrency, paused
 --       then in-progress lists
--- ARGV: 1 '1' for a whole pass, '0' for a further part, 2 number of pools, 3 number of job types
+-- ARGV: 1 '1' for a whole pass, '0' for a further part, 2 number of pools, 3 number of job types,
+--       4 '1' to look into scheduled and retry
 -- Return: {frame or false, heartbeats, types, lengths}
---   frame: {Redis's clock in s, worker_pools, known_jobs, bindings, reaped with scores, claims, totals}; hashes are flat
+--   frame: {Redis's clock in s, worker_pools, known_jobs, bindings, reaped with scores, claims, totals, entries or
+--          false}; hashes are flat
+--   entries: for scheduled and retry {how many are due, how many of those were looked at, types as in entries.lua}; a
+--            spoiled one is its key
 --   heartbeats: for each pool {heartbeat_at, started_at, job_names, concurrency, host, pid}, or the spoiled key
 --   types: for each {list length, t of the job that runs next, lock, lock_info, max_concurrency, paused}; a spoiled one
 --          is the key of a wrong type
@@ -15,6 +20,7 @@
 -- Changes nothing. Its one write deletes a field that is never there: a replica refuses it, so that an old primary's
 -- silence is not taken for its workers' silence.
 local whole, pools, types = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+local DUE_PAGE, UPCOMING_PAGE, DECODED_AT_MOST = 200, 50, 16384
 local at = 0
 
 local function wrong_type(reply)
@@ -36,19 +42,31 @@ local function enqueued_at(job)
   return found
 end
 
+-- The first due entries of a set, and the first that are not due yet.
+local function first_entries(key, now)
+  local due = redis.pcall('ZCOUNT', key, '-inf', now)
+  if wrong_type(due) then return key end
+  local found = {types = {}, by_name = {}}
+  local looked = count_entries(key, 0, math.min(due, DUE_PAGE) - 1, due, found, DECODED_AT_MOST)
+  count_entries(key, due, due + UPCOMING_PAGE - 1, due, found, DECODED_AT_MOST)
+  return {due, looked, found.types}
+end
+
 local frame = false
 if whole then
   redis.call('HDEL', KEYS[1], '')
+  local now = redis.call('TIME')[1]
   frame = {
-    redis.call('TIME')[1],
+    now,
     redis.call('SMEMBERS', KEYS[5]),
     redis.call('SMEMBERS', KEYS[6]),
     redis.call('HGETALL', KEYS[1]),
     redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'),
     redis.call('HGETALL', KEYS[3]),
     redis.call('HGETALL', KEYS[4]),
+    ARGV[4] == '1' and {first_entries(KEYS[7], now), first_entries(KEYS[8], now)},
   }
-  at = 6
+  at = 8
 end
 
 local heartbeats = {}

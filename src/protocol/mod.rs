@@ -68,7 +68,7 @@ text_newtype! {
 }
 
 /// A whole second of some machine's clock since 1970. Two of them may be compared only when both are of one machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EpochSeconds(pub i64);
 
@@ -117,6 +117,13 @@ pub struct JobTypeSeen {
     pub cap: Option<i64>,
     /// Whether the type is paused.
     pub paused: bool,
+    /// Jobs of this type in `scheduled` and `retry` whose score Redis's clock has reached. 0 unless they are wanted; while
+    /// [`Observation::due_incomplete`], there may be more.
+    pub due: u64,
+    /// The least score of those, in whole seconds; infinite ones do not count.
+    pub oldest_due_at: Option<EpochSeconds>,
+    /// The second at which the next one is due, where it is among the next 50 of one of the sets.
+    pub next_due_at: Option<EpochSeconds>,
     /// What keeps this type from being read or settled, such as a key of a wrong type; names the key.
     pub spoiled: Option<String>,
 }
@@ -154,7 +161,7 @@ pub struct Claim {
 }
 
 /// One Redis namespace as one atomic read showed it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observation {
     /// Redis's clock at the read, epoch seconds.
     pub redis_time: EpochSeconds,
@@ -172,10 +179,14 @@ pub struct Observation {
     pub claims: Vec<Claim>,
     /// Counters since the namespace was first managed, by name.
     pub totals: BTreeMap<String, i64>,
+    /// `scheduled` and `retry`, where they have a wrong type, and so nobody knows what is due: the keys.
+    pub spoiled_sets: Vec<String>,
+    /// So many entries are due that not all were looked at yet.
+    pub due_incomplete: bool,
 }
 
 /// One connection to one Redis server. A new one is another, also to the same server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
 /// Which resource a script speaks for, and which version of it: older ones are refused by the fence kept in Redis.

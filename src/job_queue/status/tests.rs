@@ -17,6 +17,7 @@ fn observation(jobs: &[(&str, JobTypeSeen)]) -> Observation {
             ("caps_overwritten".into(), 2),
             ("pauses_overwritten".into(), 1),
         ]),
+        ..Observation::default()
     }
 }
 

@@ -33,6 +33,7 @@ pub const IN_SCRIPTS: &[&str] = &[
     "xlen",
     "zadd",
     "zcard",
+    "zcount",
     "zrange",
     "zrem",
     "zremrangebyscore",

@@ -83,6 +83,18 @@ impl Namespace {
         self.key("worker_pools")
     }
 
+    /// Jobs that are to run later (sorted set, score: epoch seconds).
+    #[must_use]
+    pub fn scheduled(&self) -> Key {
+        self.key("scheduled")
+    }
+
+    /// Jobs that failed and are to run again (sorted set, score: epoch seconds).
+    #[must_use]
+    pub fn retry(&self) -> Key {
+        self.key("retry")
+    }
+
     /// What a pool last said (hash).
     #[must_use]
     pub fn heartbeat(&self, pool: &PoolId) -> Key {

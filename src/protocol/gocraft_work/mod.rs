@@ -3,12 +3,13 @@
 //! - [`keys`], [`heartbeat`]: the format; [`acl`]: the rights that all of it needs.
 //! - [`observe`]: one atomic read of all that a pass needs; [`sweep`]: lists that nothing else names.
 //! - [`settle`], [`forget`]: give back what dead pools held, and forget them.
-//! - [`cap`]: hold caps and pauses.
+//! - [`cap`]: hold caps and pauses; [`backlog`]: the wake-up at the first job.
 //! - [`fence`], [`claim`], [`release`], [`bind`], [`record`]: our own keys.
 //!
 //! Every change is one script below `lua/gocraft_work/`.
 
 pub mod acl;
+pub mod backlog;
 pub mod bind;
 pub mod cap;
 pub mod claim;

@@ -2,11 +2,15 @@
 //!
 //! A script must be told the keys that it reads, so the ids of the pass before are kept and named ahead. Only when the
 //! answer names others is it asked again at once. Above 5,000 keys the job types are split over several scripts of the
-//! same round trip, so that Redis is never blocked for long; each job type stays whole, and so atomic.
+//! same round trip, so that Redis is never blocked for long; each job type stays whole, and so atomic. Where many
+//! entries of `scheduled` and `retry` are due and wanted, further round trips follow; see [`due`].
 
+mod due;
 mod parse;
 
 use std::collections::BTreeSet;
+
+pub(super) use due::second_of;
 
 use super::{GocraftWork, scripts};
 use crate::protocol::{JobTypeName, Observation, PoolId};
@@ -36,7 +40,7 @@ struct Part {
 impl Plan {
     fn parts(&self) -> Vec<Part> {
         let mut parts = vec![Part::default()];
-        let mut size = 6 + self.pools.len();
+        let mut size = 8 + self.pools.len();
         for job_type in &self.job_types {
             let from = (job_type.clone(), PoolId::from(""));
             let lists: Vec<_> = self.lists.range(from..).take_while(|(name, _)| name == job_type).cloned().collect();
@@ -65,6 +69,8 @@ impl Plan {
 pub struct Observer {
     plan: Plan,
     named: BTreeSet<JobTypeName>,
+    /// Where due entries are wanted.
+    walks: Option<due::Walks>,
 }
 
 impl Observer {
@@ -72,6 +78,11 @@ impl Observer {
     pub fn name_job_types(&mut self, named: BTreeSet<JobTypeName>) {
         self.plan.job_types.extend(named.iter().cloned());
         self.named = named;
+    }
+
+    /// Whether due entries are to be counted. Where they are not, `scheduled` and `retry` are not read.
+    pub fn count_due(&mut self, wanted: bool) {
+        self.walks = if wanted { Some(self.walks.take().unwrap_or_default()) } else { None };
     }
 
     /// In-progress lists that a sweep found: they are observed while they are not empty.
@@ -91,19 +102,22 @@ impl Observer {
     pub async fn observe(&mut self, work: &GocraftWork) -> Result<Observation, Failure> {
         let mut rounds = 0;
         loop {
-            let (mut observation, known_jobs) = self.read(work).await?;
+            let parse::Answer { mut observation, known_jobs, sets } = self.read(work).await?;
             let needed = parse::needed(&observation, known_jobs.iter().chain(&self.named));
             let asked = std::mem::replace(&mut self.plan, needed);
             rounds += 1;
             if asked.covers(&self.plan) || rounds == ROUNDS {
                 // A pool that was not asked for is not a pool without a heartbeat: the next pass shows it.
                 observation.pools.retain(|pool, _| asked.pools.contains(pool));
+                if let (Some(walks), Some(sets)) = (&mut self.walks, sets) {
+                    walks.add_to(&mut observation, sets, work).await;
+                }
                 return Ok(observation);
             }
         }
     }
 
-    async fn read(&self, work: &GocraftWork) -> Result<(Observation, Vec<JobTypeName>), Failure> {
+    async fn read(&self, work: &GocraftWork) -> Result<parse::Answer, Failure> {
         let parts = self.plan.parts();
         let calls = parts.iter().enumerate().map(|(at, part)| self.call(work, part, at == 0)).collect();
         let (answers, connection) = work.client().run_all(calls).await?;
@@ -121,7 +135,7 @@ impl Observer {
         let mut pools = 0;
         if whole {
             all.extend([keys.bindings(), keys.reaped(), keys.claims(), keys.totals()]);
-            all.extend([keys.worker_pools(), keys.known_jobs()]);
+            all.extend([keys.worker_pools(), keys.known_jobs(), keys.scheduled(), keys.retry()]);
             all.extend(self.plan.pools.iter().map(|pool| keys.heartbeat(pool)));
             pools = self.plan.pools.len();
         }
@@ -130,7 +144,7 @@ impl Observer {
             all.extend([keys.max_concurrency(name), keys.paused(name)]);
         }
         all.extend(part.lists.iter().map(|(name, pool)| keys.in_progress(name, pool)));
-        let counts = [usize::from(whole), pools, part.job_types.len()];
+        let counts = [usize::from(whole), pools, part.job_types.len(), usize::from(self.walks.is_some())];
         Call::script(&scripts::OBSERVE, all, counts.map(|count| count.to_string().into_bytes()).into())
     }
 }

@@ -9,7 +9,9 @@ macro_rules! lua {
 }
 
 pub(super) static FENCE: LuaScript = LuaScript::new("fence", lua!("fence_entry", "fence"));
-pub(super) static OBSERVE: LuaScript = LuaScript::new("observe", lua!("observe"));
+pub(super) static OBSERVE: LuaScript = LuaScript::new("observe", lua!("entries", "observe"));
+pub(super) static DUE: LuaScript = LuaScript::new("due", lua!("entries", "due"));
+pub(super) static BACKLOG: LuaScript = LuaScript::new("backlog", lua!("backlog"));
 pub(super) static HOLD_CAPS: LuaScript = LuaScript::new("hold_caps", lua!("fence_entry", "fence_check", "hold_caps"));
 pub(super) static RECORD_OVERWRITE: LuaScript =
     LuaScript::new("record_overwrite", lua!("fence_entry", "fence_check", "record_overwrite"));

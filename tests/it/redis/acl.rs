@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use poolkeeper::protocol::EpochSeconds;
 use poolkeeper::protocol::gocraft_work::acl::{operator_rules, worker_rules};
+use poolkeeper::protocol::gocraft_work::backlog::parse_backlog;
 use poolkeeper::protocol::gocraft_work::cap::{Desired, PutBack, PutBackOf};
 use poolkeeper::protocol::gocraft_work::claim::Claiming;
-use poolkeeper::protocol::gocraft_work::{FenceOp, GocraftWork, ScriptError, Sweep};
+use poolkeeper::protocol::gocraft_work::{FenceOp, GocraftWork, Observer, ScriptError, Sweep};
 use poolkeeper::reaper::binding::Binding;
 use poolkeeper::reaper::settle::reap;
 use poolkeeper::redis::{Client, Reason, Secret};
@@ -30,7 +31,13 @@ async fn everything(work: &GocraftWork, fixture: &mut Fixture) {
     fixture.locks("a", 3, &[("D", 1), ("L", 2)]).await;
     work.fence(FenceOp::Advance).await.unwrap();
     Sweep::default().step(work).await.unwrap();
-    let observation = poolkeeper::protocol::gocraft_work::Observer::default().observe(work).await.unwrap();
+    for number in 0..300 {
+        fixture.line::<()>(&format!("ZADD work:scheduled {number} {number}")).await;
+    }
+    let mut observer = Observer::default();
+    observer.count_due(true);
+    let observation = observer.observe(work).await.unwrap();
+    assert!(!observation.due_incomplete, "the pages were read");
     let pools = dead(&["D"]);
     assert!(reap(work, &observation, &pools, &BTreeMap::default()).await.unwrap().is_complete());
     fixture.beat("D", 2, "a").await;
@@ -56,6 +63,8 @@ async fn everything(work: &GocraftWork, fixture: &mut Fixture) {
     let mut watching = tracker.watch(work.hold_caps(&desired, false, std::time::Duration::from_secs(60)));
     work.parse_held(watching.next().await.unwrap()).unwrap();
     assert!(watching.tracking_active());
+    let mut backlog = tracker.watch(work.watch_backlog(&[job_type("a")], std::time::Duration::from_secs(60)));
+    assert!(parse_backlog(backlog.next().await.unwrap()).unwrap().waiting);
     work.release(&claiming.field(), &desired).await.unwrap();
 }
 

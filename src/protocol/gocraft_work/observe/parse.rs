@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::due::Head;
 use super::{Part, Plan};
 use crate::protocol::gocraft_work::heartbeat;
 use crate::protocol::gocraft_work::reply::Reply;
@@ -12,21 +13,22 @@ use crate::redis::{Failure, Value};
 pub(super) struct Reading {
     observation: Observation,
     known_jobs: Option<Vec<JobTypeName>>,
+    sets: Option<[Head; 2]>,
+}
+
+/// What one round of scripts answered.
+pub(super) struct Answer {
+    pub(super) observation: Observation,
+    /// The job types that Redis names.
+    pub(super) known_jobs: Vec<JobTypeName>,
+    /// The beginnings of `scheduled` and `retry`, where they were asked for.
+    pub(super) sets: Option<[Head; 2]>,
 }
 
 impl Reading {
     pub(super) fn new(connection: ConnectionId) -> Self {
-        let observation = Observation {
-            redis_time: EpochSeconds(0),
-            connection,
-            pools: BTreeMap::new(),
-            job_types: BTreeMap::new(),
-            bindings: BTreeMap::new(),
-            reaped: BTreeMap::new(),
-            claims: Vec::new(),
-            totals: BTreeMap::new(),
-        };
-        Self { observation, known_jobs: None }
+        let observation = Observation { connection, ..Observation::default() };
+        Self { observation, known_jobs: None, sets: None }
     }
 
     /// Adds the answer of one script, which was asked for these pools and this part.
@@ -94,11 +96,16 @@ impl Reading {
         for (name, value) in next()?.pairs()? {
             observation.totals.insert(name, value.parse().unwrap_or_default());
         }
+        let sets = next()?;
+        if matches!(sets.value, Value::Array(_)) {
+            let heads: Vec<Head> = sets.parts()?.map(Head::parse).collect::<Result<_, _>>()?;
+            self.sets = Some(<[Head; 2]>::try_from(heads).map_err(|_| shape)?);
+        }
         Ok(())
     }
 
-    /// The observation, and the job types that Redis names.
-    pub(super) fn finish(self) -> Result<(Observation, Vec<JobTypeName>), Failure> {
+    /// The answer, when all parts were added.
+    pub(super) fn finish(self) -> Result<Answer, Failure> {
         let Some(known_jobs) = self.known_jobs else {
             return Err(Failure::unexpected("script observe answered without a frame"));
         };
@@ -113,7 +120,7 @@ impl Reading {
         for pool in held {
             observation.pools.entry(pool).or_default();
         }
-        Ok((observation, known_jobs))
+        Ok(Answer { observation, known_jobs, sets: self.sets })
     }
 }
 
@@ -145,10 +152,9 @@ fn parse_type(reply: Reply) -> Result<JobTypeSeen, Failure> {
         oldest_enqueued_at: next_at.number()?.map(EpochSeconds),
         lock: lock.tally()?,
         lock_info,
-        in_progress: BTreeMap::new(),
         cap: cap.number()?,
         paused: paused.count()? > 0,
-        spoiled: None,
+        ..JobTypeSeen::default()
     })
 }
 

@@ -97,6 +97,7 @@ impl Stage {
                 reaped: BTreeMap::new(),
                 claims: Vec::new(),
                 totals: BTreeMap::new(),
+                ..Observation::default()
             },
             keep_bindings: true,
             containers: Vec::new(),
