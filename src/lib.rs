@@ -7,6 +7,7 @@
 //! - [`protocol`]: what workers write to Redis, read and changed by the scripts below `lua/`.
 //! - [`redis`]: connections, client tracking, and what each failure means.
 //! - [`reaper`]: which worker processes are dead, and by which proof.
+//! - [`scaling`]: how many workers there should be, and what to write for it.
 //! - [`job_queue`]: one keeper task for each `JobQueue`, which brings the above together.
 
 pub mod api;
@@ -18,5 +19,6 @@ pub mod metrics;
 pub mod protocol;
 pub mod reaper;
 pub mod redis;
+pub mod scaling;
 pub mod server;
 pub mod telemetry;
