@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::client::ClientBuilder;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Config};
 use rand::Rng as _;
@@ -15,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::limit::ConcurrencyLimitLayer;
 use tracing::{error, info, warn};
 
 use crate::cli::RunArgs;
@@ -27,11 +29,15 @@ use crate::reaper::owner::OwnerCache;
 use crate::reaper::pods::PodIndex;
 use crate::reaper::pods::watch::watch_pods;
 use crate::redis::Connections;
+use crate::scaling::rivals::Rivals;
 use crate::server;
 
 const CONNECT_BOUND: Duration = Duration::from_secs(5);
 /// How long the API server may take over the Lease: one that is black-holed must not leave us leading.
 const ELECTION_BOUND: Duration = Duration::from_secs(4);
+/// Requests to the API server at once: a thousand queues that start together need no thousand connections. A watch counts
+/// until its answer begins.
+const REQUESTS_AT_ONCE: usize = 32;
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(15);
 
@@ -46,7 +52,8 @@ pub async fn run(args: RunArgs) -> anyhow::Result<()> {
     impatient.read_timeout = Some(ELECTION_BOUND);
     impatient.write_timeout = Some(ELECTION_BOUND);
     let election = Client::try_from(impatient).context("the kubeconfig can't be used")?;
-    let client = Client::try_from(config).context("the kubeconfig can't be used")?;
+    let client = ClientBuilder::try_from(config).context("the kubeconfig can't be used")?;
+    let client = client.with_layer(&ConcurrencyLimitLayer::new(REQUESTS_AT_ONCE)).build();
     let listener =
         server::bind(args.listen).await.with_context(|| format!("--listen {} can't be used", args.listen))?;
 
@@ -125,6 +132,7 @@ async fn start(
         connections: Connections::default(),
         pods: pods.clone(),
         owners: OwnerCache::new(),
+        rivals: Rivals::new(),
         metrics: metrics.clone(),
         lead: leadership.clone(),
         in_cluster: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
@@ -142,6 +150,11 @@ async fn start(
         essential.spawn("the election", leader::elect(election, settings, lead, stop.clone()));
         essential.tasks.spawn(show_leadership(leadership, metrics, stop.clone()));
     }
+    let (rivals, rivals_client) = (context.rivals.clone(), client.clone());
+    let (watched, rivals_stop) = (args.watch_namespace.clone(), stop.clone());
+    essential.spawn("the watch over autoscalers", async move {
+        tokio::select! { () = rivals.watch(rivals_client, watched) => {}, () = rivals_stop.cancelled() => {} }
+    });
     let watched = args.watch_namespace.clone();
     let pod_stop = stop.clone();
     essential.spawn("the watch over pods", async move {

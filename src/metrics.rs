@@ -54,6 +54,17 @@ pub struct ReapLabels {
     pub proof: String,
 }
 
+/// Labels of a change of replicas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ScaleLabels {
+    /// Namespace of the `JobQueue`.
+    pub namespace: String,
+    /// Name of the `JobQueue`.
+    pub jobqueue: String,
+    /// `up` or `down`.
+    pub direction: String,
+}
+
 type Floats = Gauge<f64, AtomicU64>;
 
 /// All metrics of this process.
@@ -79,6 +90,12 @@ pub struct Metrics {
     pub failures: Family<FailureLabels, Counter>,
     /// Seconds from the moment that this replica saw a worker's end to the moment its locks were free.
     pub reap_seconds: Family<QueueLabels, Histogram>,
+    /// Replicas that the work asks for.
+    pub desired_replicas: Family<QueueLabels, Gauge>,
+    /// Changes of replicas by this replica of the operator.
+    pub scalings: Family<ScaleLabels, Counter>,
+    /// Seconds from the beginning of the look that asked for more replicas to their being written.
+    pub scale_up_seconds: Family<QueueLabels, Histogram>,
     /// Passes of this replica: each is one round trip to Redis, and one more when pools came or went.
     pub passes: Family<QueueLabels, Counter>,
     /// Whether this replica leads.
@@ -109,6 +126,9 @@ impl Metrics {
             caps_overwritten: Family::default(),
             failures: Family::default(),
             reap_seconds: Family::new_with_constructor(reap_buckets as fn() -> Histogram),
+            desired_replicas: Family::default(),
+            scalings: Family::default(),
+            scale_up_seconds: Family::new_with_constructor(reap_buckets as fn() -> Histogram),
             passes: Family::default(),
             leader: Gauge::default(),
             job_queues: Gauge::default(),
@@ -133,6 +153,13 @@ impl Metrics {
         );
         r.register("failures", "Passes that failed, by reason", all.failures.clone());
         r.register("reap_seconds", "From a worker's end seen to its locks free", all.reap_seconds.clone());
+        r.register("desired_replicas", "Replicas that the work asks for", all.desired_replicas.clone());
+        r.register("scalings", "Changes of replicas by this replica of the operator", all.scalings.clone());
+        r.register(
+            "scale_up_seconds",
+            "From the beginning of the look that asked for more replicas to their being written",
+            all.scale_up_seconds.clone(),
+        );
         r.register(
             "passes",
             "Passes over Redis by this replica, each one round trip, or two when pools came or went",
@@ -160,6 +187,15 @@ impl Metrics {
         self.jobs_requeued.remove(queue);
         self.reap_seconds.remove(queue);
         self.passes.remove(queue);
+        self.desired_replicas.remove(queue);
+        self.scale_up_seconds.remove(queue);
+        for direction in ["up", "down"] {
+            self.scalings.remove(&ScaleLabels {
+                namespace: queue.namespace.clone(),
+                jobqueue: queue.jobqueue.clone(),
+                direction: direction.into(),
+            });
+        }
         let (namespace, jobqueue) = (&queue.namespace, &queue.jobqueue);
         for proof in proofs {
             self.pools_reaped.remove(&ReapLabels {

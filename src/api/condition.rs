@@ -18,6 +18,9 @@ pub const LOCKS_CONSISTENT: &str = "LocksConsistent";
 /// Whether the worker pods are there to look at.
 pub const WORKERS_AVAILABLE: &str = "WorkersAvailable";
 
+/// Whether poolkeeper sizes the workers, where `spec.scaling` asks for it.
+pub const SCALING_ACTIVE: &str = "ScalingActive";
+
 /// Whether the workers that run also beat.
 pub const WORKERS_RESPONSIVE: &str = "WorkersResponsive";
 
@@ -73,6 +76,16 @@ pub mod reason {
     pub const TEMPLATE_REFUSED: &str = "TemplateRefused";
     /// Several pods or containers report the same host name, so silence alone decides.
     pub const SHARED_HOST_NAME: &str = "SharedHostName";
+    /// The number of workers follows the work.
+    pub const FOLLOWS_THE_WORK: &str = "FollowsTheWork";
+    /// Whether another autoscaler scales the target is not known yet.
+    pub const LOOKING_FOR_AUTOSCALERS: &str = "LookingForAutoscalers";
+    /// A `HorizontalPodAutoscaler` or `ScaledObject` scales the same target.
+    pub const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
+    /// An older `JobQueue` scales the same target.
+    pub const TARGET_TAKEN: &str = "TargetTaken";
+    /// Something else keeps writing the target's replicas.
+    pub const REPLICAS_CONTENDED: &str = "ReplicasContended";
     /// Caps are about to be pushed.
     pub const PUSHING: &str = "Pushing";
     /// Nothing needs a person.

@@ -37,6 +37,12 @@ use super::template::{DeploymentStrategyJson, PodTemplateJson, deployment_strate
     printcolumn(name = "Running", type_ = "integer", json_path = ".status.running", description = "Jobs that run"),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Worker pods"),
     printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".status.scaling.desiredReplicas",
+        description = "Worker pods that the work asks for"
+    ),
+    printcolumn(
         name = "Last reap",
         type_ = "date",
         json_path = ".status.lastReap.time",
@@ -57,6 +63,10 @@ use super::template::{DeploymentStrategyJson, PodTemplateJson, deployment_strate
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("!has(self.scaling) || (has(self.workers) && (has(self.workers.scaleTargetRef) || has(self.workers.template)))", "spec.scaling needs workers that can be scaled: set spec.workers.scaleTargetRef or spec.workers.template"),
+    validation = ("!has(self.scaling) || !has(self.workers) || !has(self.workers.replicas)", "spec.workers.replicas can't be set beside spec.scaling, which decides the number: set spec.scaling.minReplicas and maxReplicas")
+)]
 pub struct JobQueueSpec {
     /// The workers are gocraft/work programs (Go), or of a fork that keeps its Redis format.
     pub gocraft_work: GocraftWorkSpec,
@@ -69,6 +79,10 @@ pub struct JobQueueSpec {
     /// The workers. Absent: workers run outside of this cluster, and only their silence can tell that they are dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkersSpec>,
+    /// How many workers there are, by the work that can run now. Absent: replicas are left alone, or as workers.replicas
+    /// says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingSpec>,
     /// How dead workers are found and what is done about them.
     #[serde(default)]
     pub reaping: ReapingSpec,
@@ -241,6 +255,49 @@ pub struct ScaleTargetRef {
 
 fn apps_v1() -> String {
     "apps/v1".into()
+}
+
+/// How many workers there are, by the work that can run now: jobs that are due, not paused and not held back by a cap.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = ("self.minReplicas <= self.maxReplicas", "spec.scaling.minReplicas must not be above maxReplicas")
+)]
+pub struct ScalingSpec {
+    /// Never fewer. 0: none while there is nothing to do.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min_replicas: i32,
+    /// Never more.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_replicas: i32,
+    /// How many jobs, running or ready to run, one replica should have. Absent: as many as it runs at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub jobs_per_replica: Option<i32>,
+    /// Grow also while the oldest job that could run has waited for longer than this, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub max_wait_seconds: Option<i32>,
+    /// Shrink only to what was enough over the last so many seconds.
+    #[serde(default = "three_hundred")]
+    #[schemars(range(min = 0, max = 3_600))]
+    pub scale_down_stabilization_seconds: i32,
+    /// Replicas that may be added within any minute. 0: no bound.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max_scale_up_per_minute: i32,
+    /// Never fewer than the pods that run a job; idle pods go first.
+    #[serde(default = "yes")]
+    pub protect_busy_pods: bool,
+}
+
+fn three_hundred() -> i32 {
+    300
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How dead workers are found and what is done about them.

@@ -14,5 +14,8 @@ pub const PAUSED_ANNOTATION: &str = "poolkeeper.dev/paused";
 pub const JOB_QUEUE_LABEL: &str = "poolkeeper.dev/jobqueue";
 /// Field manager of everything that poolkeeper applies.
 pub const FIELD_MANAGER: &str = "poolkeeper";
+
+/// The field manager that keeps a number of replicas in place which nobody specifies any more.
+pub const REPLICAS_MANAGER: &str = "poolkeeper-replicas";
 /// Finalizer that keeps a `JobQueue` until its workers have ended and what it pushed was taken back.
 pub const FINALIZER: &str = "poolkeeper.dev/settle";

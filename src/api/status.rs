@@ -27,6 +27,9 @@ pub struct JobQueueStatus {
     /// The label selector of the worker pods, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
+    /// What scaling decided last; absent without `spec.scaling`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingStatus>,
     /// Each job type.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -43,6 +46,19 @@ pub struct JobQueueStatus {
     pub recorded_through: Option<String>,
 }
 
+/// What scaling decided.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ScalingStatus {
+    /// Replicas that the work asks for, within the bounds.
+    pub desired_replicas: i32,
+    /// How the number came about, and what it waits for, in words.
+    pub reason: String,
+    /// When the target's replicas were last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_scale_time: Option<Timestamp>,
+}
+
 /// One job type. All counts are of one atomic read.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -51,7 +67,10 @@ pub struct JobStatus {
     pub name: String,
     /// Jobs that wait.
     pub waiting: i64,
-    /// Of those, jobs that could start now.
+    /// Jobs that are scheduled, or wait to be retried, and whose time has come; counted where `spec.scaling` is set.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub due: i64,
+    /// Of those that wait or are due, jobs that could start now.
     pub runnable: i64,
     /// Jobs that run.
     pub running: i64,
@@ -117,4 +136,9 @@ pub struct Totals {
     pub caps_overwritten: i64,
     /// Jobs that ran above a cap at the moments when it was put back.
     pub jobs_above_cap: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &i64) -> bool {
+    *count == 0
 }

@@ -17,6 +17,7 @@ use super::caps::desired;
 use super::context::Context;
 use super::keeper::Keeper;
 use super::link::Goodbye;
+use super::scale_task::Change;
 use super::slot::Slot;
 use super::status::{Halt, Problem};
 use super::workers::{self, WorkersError};
@@ -27,6 +28,7 @@ use crate::protocol::gocraft_work::cap::Desired;
 use crate::reaper::owner::target::{ResolvedTarget, TargetError};
 use crate::reaper::owner::{OwnerCache, ReplicaSetRef};
 use crate::redis::Endpoint;
+use crate::scaling::apply::{Outcome, ScaleError};
 
 /// Bound on every task.
 const BOUND: Duration = Duration::from_secs(15);
@@ -36,6 +38,8 @@ const SECRETS_EVERY: Duration = Duration::from_secs(60);
 const TARGET_EVERY: Duration = Duration::from_secs(60);
 /// How often a template's Deployment is applied again, in case somebody changed it.
 const DEPLOYMENT_EVERY: Duration = Duration::from_secs(600);
+/// A target that somebody else may have scaled is looked at after this time.
+const TARGET_SOON: Duration = Duration::from_secs(1);
 /// After a refusal by Redis, Secrets are read again no sooner than this.
 const REFUSED: Duration = Duration::from_secs(2);
 /// A change of the finalizer shows in the watch within this time.
@@ -63,6 +67,10 @@ pub enum Done {
     Written(report::Outcome),
     /// Events were sent, of the record up to an entry.
     Events(events::Sent),
+    /// Replicas were written, or not; and who else writes them, where that was asked.
+    Scaled(Box<Change>, Result<(Outcome, Option<String>), ScaleError>),
+    /// Pods were marked, or not.
+    Marked(Result<(), ScaleError>),
 }
 
 /// The tasks of one keeper.
@@ -75,6 +83,8 @@ pub struct Background {
     finalizer: Slot,
     /// Asks whether the resource is paused, when only Redis says so.
     confirm: Slot,
+    /// Writes replicas and marks.
+    scale: Slot,
     replica_sets: bool,
     releasing: bool,
     uses_secrets: bool,
@@ -92,6 +102,7 @@ impl Default for Background {
             deployment: Slot::default(),
             finalizer: Slot::default(),
             confirm: Slot::idle(),
+            scale: Slot::idle(),
             replica_sets: false,
             releasing: false,
             uses_secrets: false,
@@ -131,6 +142,21 @@ impl Background {
         self.confirm.against_a_rival();
     }
 
+    /// Pods came or went for whatever reason: maybe somebody else scaled the target.
+    pub fn look_for_target_soon(&mut self) {
+        self.target.at(Instant::now() + TARGET_SOON);
+    }
+
+    /// There is something to write for scaling: at once, unless a write runs or waits after a failure.
+    pub fn scale_when_free(&mut self) {
+        self.scale.when_free();
+    }
+
+    /// Somebody else wrote the replicas: ours are written later each time.
+    pub fn scale_against_a_rival(&mut self) {
+        self.scale.against_a_rival();
+    }
+
     /// Somebody changed or deleted the template's Deployment.
     pub fn apply_again(&mut self) {
         self.deployment.against_a_rival();
@@ -167,7 +193,8 @@ impl Background {
     }
 
     fn restart_all(&mut self) {
-        for slot in [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer, &mut self.confirm] {
+        let slots = [&mut self.access, &mut self.target, &mut self.deployment, &mut self.finalizer];
+        for slot in slots.into_iter().chain([&mut self.confirm, &mut self.scale]) {
             slot.ended(true, Some(DEFECT));
         }
         (self.replica_sets, self.releasing) = (false, false);
@@ -184,6 +211,11 @@ impl Background {
                 self.finalizer.ended(result.is_ok(), Some(FINALIZER_SEEN));
             }
             Done::Confirmed(_) => self.confirm.ended(true, None),
+            Done::Scaled(_, result) => {
+                // One that moved on, or is being rolled out, is tried again with the next decision, but never in a hot loop.
+                self.scale.ended(matches!(result, Ok((Outcome::Written, _))), None);
+            }
+            Done::Marked(result) => self.scale.ended(result.is_ok(), None),
             Done::Written(_) | Done::Events(_) | Done::Defect => {}
         }
     }
@@ -320,6 +352,13 @@ impl Keeper {
             // Nothing is made before the finalizer that cleans up after it.
             return;
         }
+        if background.scale.starts(&mut background.wake_at) {
+            match self.scaling_task() {
+                Some(task) => self.background.spawn(task),
+                None => self.background.scale.ended(true, None),
+            }
+        }
+        let background = &mut self.background;
         if has_template && background.deployment.starts(&mut background.wake_at) {
             let (client, queue) = (context.client.clone(), queue.clone());
             background.tasks.spawn(async move {

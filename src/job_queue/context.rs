@@ -12,6 +12,7 @@ use crate::metrics::Metrics;
 use crate::reaper::owner::OwnerCache;
 use crate::reaper::pods::PodIndex;
 use crate::redis::Connections;
+use crate::scaling::rivals::Rivals;
 
 /// Clients, indexes and settings that every keeper uses.
 pub struct Context {
@@ -25,6 +26,8 @@ pub struct Context {
     pub pods: Arc<PodIndex>,
     /// Which `ReplicaSet` belongs to which Deployment.
     pub owners: Arc<OwnerCache>,
+    /// Who else would scale what queues scale.
+    pub rivals: Arc<Rivals>,
     /// Live numbers.
     pub metrics: Arc<Metrics>,
     /// Whether this replica writes to the API server.

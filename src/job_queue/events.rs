@@ -26,6 +26,10 @@ pub mod reason {
     pub const CAP_OVERWRITTEN: &str = "CapOverwritten";
     /// Somebody changed a pause; ours is back.
     pub const PAUSE_OVERWRITTEN: &str = "PauseOverwritten";
+    /// The target has more replicas.
+    pub const SCALED_UP: &str = "ScaledUp";
+    /// The target has fewer replicas.
+    pub const SCALED_DOWN: &str = "ScaledDown";
     /// A worker that was taken for dead beats again.
     pub const LIVING_TAKEN_FOR_DEAD: &str = "LivingWorkerTakenForDead";
 }

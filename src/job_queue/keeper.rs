@@ -12,16 +12,17 @@ use rand::Rng as _;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, info, info_span, warn};
+use tracing::{info, warn};
 
 use super::audit::Mismatch;
-use super::background::{Background, Done};
+use super::background::Background;
 use super::caps::Caps;
 use super::context::Context;
 use super::link::Link;
 use super::reporter::Reporter;
+use super::scale::Scaler;
 use super::status::{Halt, Problem, State, Workers};
-use super::{deletion, workers};
+use super::workers;
 use crate::api::PAUSED_ANNOTATION;
 use crate::api::job_queue::JobQueue;
 use crate::metrics::{FailureLabels, QueueLabels};
@@ -32,8 +33,6 @@ use crate::reaper::pods::index::Change;
 use crate::reaper::verdict::Settings;
 use crate::redis::Reason;
 
-/// How long a release may take when the resource is gone.
-const LAST_WORDS_BOUND: Duration = Duration::from_secs(5);
 /// The longest pause between passes while Redis fails.
 const RETRY_AT_MOST: Duration = Duration::from_secs(8);
 
@@ -65,6 +64,7 @@ pub struct Keeper {
     pods_told: watch::Receiver<Change>,
     pub(super) judge: Judge,
     pub(super) reporter: Reporter,
+    pub(super) scaler: Scaler,
     /// Dead pools that were forgotten after the last look, which still shows them.
     pub(super) forgotten: BTreeSet<PoolId>,
     pub(super) mismatches: BTreeMap<JobTypeName, Mismatch>,
@@ -79,15 +79,16 @@ pub struct Keeper {
 impl Keeper {
     /// A keeper that has done nothing yet.
     #[must_use]
-    pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>, nudged: Arc<Notify>) -> Option<Self> {
+    pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>, nudged: Arc<Notify>) -> Option<Box<Self>> {
         let Desired::Present(queue) = desired.borrow_and_update().clone() else { return None };
         let namespace = queue.namespace().unwrap_or_default();
         let labels = QueueLabels { namespace: namespace.clone(), jobqueue: queue.name_any() };
         let identity =
             Identity { cluster: context.cluster.clone(), namespace: namespace.clone(), name: queue.name_any() };
-        let mut keeper = Self {
+        let mut keeper = Box::new(Self {
             pods_told: context.pods.subscribe(&namespace),
             reporter: Reporter::new(&queue),
+            scaler: Scaler::default(),
             forgotten: BTreeSet::new(),
             mismatches: BTreeMap::new(),
             last_sweep: None,
@@ -110,18 +111,13 @@ impl Keeper {
             deletion_seen: None,
             pods_ended_seen: None,
             queue: queue.clone(),
-        };
+        });
         keeper.adopt(queue);
         Some(keeper)
     }
 
     /// Works until the resource is gone or `stop` is cancelled.
-    pub async fn run(self, stop: CancellationToken) {
-        let span = info_span!("keeper", namespace = self.labels.namespace, jobqueue = self.labels.jobqueue);
-        Box::pin(self.work(stop).instrument(span)).await;
-    }
-
-    async fn work(mut self, stop: CancellationToken) {
+    pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
         let (mut lead, mut elected) = (self.context.lead.clone(), true);
         loop {
             self.start_background();
@@ -145,6 +141,7 @@ impl Keeper {
                 // The sender lives in the index, which outlives every keeper.
                 Ok(()) = self.pods_told.changed() => Box::pin(self.react()).await,
                 said = self.caps.next() => Box::pin(self.caps_said(said)).await,
+                said = self.scaler.woken() => self.backlog_changed(said),
                 () = self.nudged.notified() => self.background.apply_again(),
                 done = self.background.next() => if let Some(done) = done { self.take(done) },
                 () = tokio::time::sleep_until(self.next_pass) => Box::pin(self.pass()).await,
@@ -202,75 +199,10 @@ impl Keeper {
             link.speak_for(queue);
         }
         if changed || halt_changed {
-            self.next_pass = Instant::now();
+            self.claim_target();
         }
-    }
-
-    /// Takes in what a background task found.
-    fn take(&mut self, done: Done) {
-        match done {
-            Done::Access(Ok(endpoint)) => {
-                let known = self.link.as_ref().is_some_and(|link| link.endpoint() == &endpoint);
-                if !known {
-                    info!(redis = %endpoint, "Redis is known");
-                    let client = self.context.connections.get(&endpoint);
-                    self.link = Some(Link::new(client, &self.context.cluster, &self.queue));
-                    // What another server said means nothing here.
-                    self.judge = Judge::new(identity(&self.context, &self.queue), settings(&self.queue));
-                    self.reporter.forget_looks();
-                    self.mismatches.clear();
-                    self.forgotten.clear();
-                    self.caps.stop();
-                    self.redis = State::Pending;
-                    self.next_pass = Instant::now();
-                }
-            }
-            Done::Access(Err(error)) => {
-                // A Secret that can't be read just now does not make the endpoint wrong that it gave before.
-                if self.link.is_none() || !error.transient {
-                    self.link = None;
-                    self.caps.stop();
-                    self.redis = State::Bad(Problem {
-                        reason: error.reason.into(),
-                        message: error.message,
-                        stalled: !error.transient,
-                    });
-                }
-            }
-            Done::Target(Ok(target)) => {
-                self.target = Some(target);
-                self.refresh_pods();
-                self.next_pass = Instant::now();
-            }
-            Done::Target(Err(problem)) => {
-                if problem.reason == "TargetNotFound" {
-                    self.background.apply_again();
-                }
-                if self.target.is_none() || problem.stalled {
-                    self.workers = State::Bad(problem);
-                }
-            }
-            Done::ReplicaSets => self.refresh_pods(),
-            Done::Deployment(Ok(())) => self.background.look_for_target(),
-            Done::Deployment(Err(error)) => {
-                warn!(%error, "the workers' Deployment");
-                self.workers =
-                    State::Bad(Problem { reason: error.reason.into(), message: error.message, stalled: true });
-            }
-            Done::Finalizer(Ok(())) | Done::Confirmed(Ok(None)) => {}
-            Done::Finalizer(Err(error)) => warn!(error, "the finalizer could not be changed; trying again"),
-            Done::Confirmed(Ok(Some(queue))) => {
-                if queue.uid() == self.queue.uid() && !is_paused(&queue) && self.halt.is_none() {
-                    if let Some(link) = &mut self.link {
-                        link.lift_pause();
-                    }
-                    self.next_pass = Instant::now();
-                }
-            }
-            Done::Confirmed(Err(error)) => debug!(error, "whether this resource is paused could not be asked"),
-            Done::Defect => self.reporter.begin_anew(),
-            Done::Written(result) => self.reporter.written(result),
-            Done::Events(result) => self.reporter.events_sent(result),
+        if changed || halt_changed {
+            self.next_pass = Instant::now();
         }
     }
 
@@ -318,60 +250,9 @@ impl Keeper {
             self.background.read_access_soon();
         }
     }
-
-    /// While the resource is being deleted: waits, releases, lets go.
-    fn say_farewell(&mut self) {
-        let (Some(Halt::Deleting), Some(asked)) = (self.halt, self.deletion_seen) else { return };
-        if !deletion::has_finalizer(&self.queue) || !self.context.leads() {
-            return;
-        }
-        let pods_left = self.pods.records().any(|record| record.gone.is_none() && !record.pod.is_over());
-        let known = self.pods.synced() || self.target.is_none();
-        if pods_left || !known {
-            self.pods_ended_seen = None;
-        } else if self.pods_ended_seen.is_none() {
-            self.pods_ended_seen = Some(Instant::now());
-            self.next_pass = Instant::now();
-        }
-        let farewell = deletion::Farewell {
-            since_asked: asked.elapsed(),
-            since_pods_ended: self.pods_ended_seen.map(|seen| seen.elapsed()),
-            grace: deletion::grace(&self.queue),
-            pools_left: self.reporter.pools_left_since(self.pods_ended_seen),
-            redis_answers: matches!(self.redis, State::Good(())),
-        };
-        match deletion::next(&farewell) {
-            deletion::Next::Wait => {}
-            deletion::Next::Release => {
-                let goodbye = self.link.as_ref().map(Link::goodbye);
-                self.background.release(&self.context, self.queue.clone(), goodbye);
-            }
-            deletion::Next::Abandon => {
-                if self.background.release(&self.context, self.queue.clone(), None) {
-                    warn!("Redis did not answer: caps and claims of this deleted JobQueue stay in Redis");
-                    self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
-                }
-            }
-        }
-    }
-
-    /// When the resource is gone: what replicas that were cut off must not enforce any more is retired.
-    async fn last_words(&mut self) {
-        let Some(link) = self.link.as_ref().filter(|_| !self.context.observe_only) else { return };
-        let why = match tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&[])).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "no answer in time".into(),
-        };
-        warn!(why, "Redis did not take the goodbye of this deleted JobQueue; its claim lapses by itself");
-        if !deletion::needs_finalizer(&self.queue) {
-            // Otherwise it was counted when the finalizer went.
-            self.context.metrics.cleanups_abandoned.get_or_create(&self.labels).inc();
-        }
-    }
 }
 
-fn identity(context: &Context, queue: &JobQueue) -> Identity {
+pub(super) fn identity(context: &Context, queue: &JobQueue) -> Identity {
     Identity {
         cluster: context.cluster.clone(),
         namespace: queue.namespace().unwrap_or_default(),
@@ -379,11 +260,11 @@ fn identity(context: &Context, queue: &JobQueue) -> Identity {
     }
 }
 
-fn is_paused(queue: &JobQueue) -> bool {
+pub(super) fn is_paused(queue: &JobQueue) -> bool {
     queue.annotations().get(PAUSED_ANNOTATION).is_some_and(|value| value == "true")
 }
 
-fn settings(queue: &JobQueue) -> Settings {
+pub(super) fn settings(queue: &JobQueue) -> Settings {
     let reaping = &queue.spec.reaping;
     let seconds = |value: i32| Duration::from_secs(u64::try_from(value).unwrap_or(0));
     Settings {

@@ -95,6 +95,7 @@ impl Link {
         let named: BTreeSet<JobTypeName> =
             queue.spec.jobs.iter().map(|job| JobTypeName::from(job.name.as_str())).collect();
         self.observer.name_job_types(named);
+        self.observer.count_due(queue.spec.scaling.is_some());
         self.claiming.job_types = desired(queue).into_iter().map(|one| one.job_type).collect();
     }
 

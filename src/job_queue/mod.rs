@@ -11,7 +11,10 @@
 //! - [`pass`]: observe, judge, settle, once.
 //! - [`audit`]: pure: which counts don't match what runs.
 //! - [`status`], [`unresponsive`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
-//! - [`deletion`]: what is awaited and taken back before a resource goes.
+//! - [`scale_facts`]: pure: what one look says of scaling; [`scale`]: has [`crate::scaling`] decide by it; [`scale_task`]:
+//!   what is written then.
+//! - [`outcomes`]: what a keeper makes of what its tasks found.
+//! - [`deletion`]: what is awaited and taken back before a resource goes; [`farewell`]: does it.
 
 pub mod access;
 pub mod audit;
@@ -20,13 +23,18 @@ pub mod caps;
 pub mod context;
 pub mod deletion;
 pub mod events;
+mod farewell;
 pub mod keeper;
 pub mod link;
+mod outcomes;
 pub mod owned;
 pub mod ownership;
 pub mod pass;
 pub mod report;
 pub mod reporter;
+pub mod scale;
+pub mod scale_facts;
+pub mod scale_task;
 pub mod slot;
 pub mod status;
 pub mod unresponsive;

@@ -10,6 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::audit;
 use super::keeper::Keeper;
+use super::scale_facts::Attribution;
 use super::status::{Halt, Problem, State};
 use crate::api::condition::reason;
 use crate::api::job_queue::ReapingMode;
@@ -108,21 +109,24 @@ impl Keeper {
             link.observer.observe(&link.work).await?
         };
         self.context.metrics.passes.get_or_create(&self.labels).inc();
-        let concurrency =
-            observation.pools.values().filter_map(|pool| pool.heartbeat.as_ref()).map(|beat| beat.concurrency).max();
-        link.claiming.concurrency = concurrency.unwrap_or(link.claiming.concurrency);
         let observation = Arc::new(observation);
         self.forgotten.clear();
         if self.halt.is_none() {
             self.hold_caps(&observation);
         }
         let judgement = self.judge.look(began, observation.clone(), &self.pods);
+        if let (Some(link), Some(seen)) =
+            (&mut self.link, Attribution::new(&observation, &judgement, &self.pods).concurrency())
+        {
+            link.claiming.concurrency = seen;
+        }
         let acted = self.act(&observation, &judgement).await?;
         let audited = self.audit(&observation, &judgement).await?;
         // What is settled is looked at again at once, but never in a hot loop.
         self.hurried = if acted || audited { self.hurried + 1 } else { 0 };
         let next = if (1..=HURRY_AT_MOST).contains(&self.hurried) { SOON } else { judgement.next_look };
-        self.reporter.looked(observation, judgement);
+        self.reporter.looked(observation.clone(), judgement.clone());
+        let next = self.scale(began, &observation, &judgement, next);
         self.read_record();
         Ok(next)
     }
@@ -130,6 +134,7 @@ impl Keeper {
     /// Judges anew after pods changed. Only what is certain can come of it.
     pub(super) async fn react(&mut self) {
         self.refresh_pods();
+        self.pods_moved();
         if self.halt == Some(Halt::Paused) {
             return;
         }

@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
@@ -41,8 +42,14 @@ pub fn due(written: &JobQueueStatus, next: &JobQueueStatus, since_write: Option<
         || written.conditions != next.conditions
         || written.replicas != next.replicas
         || written.selector != next.selector
-        || written.last_reap != next.last_reap;
+        || written.last_reap != next.last_reap
+        || scaled(written) != scaled(next);
     if urgent || since_write >= COUNTS_EVERY { Due::Now } else { Due::After(COUNTS_EVERY.saturating_sub(since_write)) }
+}
+
+/// What of scaling can't wait; how the number came about moves with every count.
+fn scaled(status: &JobQueueStatus) -> Option<(i32, Option<Timestamp>)> {
+    status.scaling.as_ref().map(|scaling| (scaling.desired_replicas, scaling.last_scale_time))
 }
 
 /// Bounds the status writes of this process. Writers wait their turn in the order they came.

@@ -15,6 +15,7 @@ use super::background::Done;
 use super::events::{self, Notice, Sent};
 use super::keeper::Keeper;
 use super::report::{self, Due, Outcome, WRITE_BOUND};
+use super::scale_facts::oldest_wait;
 use super::status::{Facts, Problem, State, status};
 use super::unresponsive::unresponsive;
 use super::{access, ownership};
@@ -129,6 +130,11 @@ impl Reporter {
                 });
             }
         }
+    }
+
+    /// Has an Event made of something that this replica did.
+    pub fn notice(&mut self, notice: Notice) {
+        self.notices.push(notice);
     }
 
     /// Whether pools of this queue's pods were left at the first look after their pods had ended.
@@ -328,6 +334,7 @@ impl Keeper {
                 dead: judgement.dead.len() as i32,
             },
             unresponsive: unresponsive(judgement),
+            scaling: self.scales().then(|| (self.scaler.state(), self.scaler.status())),
             last_reap: self.reporter.last_reap.clone(),
             recorded_through: Some(self.reporter.recorded_through.clone()).filter(|id| !id.is_empty()),
         };
@@ -336,7 +343,7 @@ impl Keeper {
 
     /// The job types that this queue's status is about: those that it names and those that its own workers run; all
     /// that Redis knows, where no other queue shares the namespace. At most [`JOBS_AT_MOST`], the named ones first.
-    fn own_types(&self) -> BTreeSet<JobTypeName> {
+    pub(super) fn own_types(&self) -> BTreeSet<JobTypeName> {
         let named: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
         let mut own = named.clone();
         let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
@@ -373,9 +380,17 @@ impl Keeper {
             metrics.running.get_or_create(&labels).set(seen.running() as i64);
             metrics.locks.get_or_create(&labels).set(seen.lock);
             metrics.max_concurrency.get_or_create(&labels).set(seen.cap.unwrap_or(0));
-            let wait = seen.oldest_enqueued_at.map_or(0, |at| observation.redis_time.0.saturating_sub(at.0).max(0));
+            let wait = oldest_wait(seen, &observation).unwrap_or(0);
             metrics.oldest_wait.get_or_create(&labels).set(wait as f64);
         }
         self.reporter.shown = own;
+        match self.scaler.status() {
+            Some(scaling) => {
+                metrics.desired_replicas.get_or_create(&self.labels).set(i64::from(scaling.desired_replicas));
+            }
+            None => {
+                metrics.desired_replicas.remove(&self.labels);
+            }
+        }
     }
 }

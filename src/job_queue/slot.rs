@@ -54,6 +54,13 @@ impl Slot {
         self.at(Instant::now());
     }
 
+    /// Has it run as soon as it can, unless it runs or waits already.
+    pub fn when_free(&mut self) {
+        if !self.running && self.due.is_none() {
+            self.due = Some(Instant::now());
+        }
+    }
+
     /// Has it run no later than this.
     pub fn at(&mut self, at: Instant) {
         let wish = if self.running { &mut self.again } else { &mut self.due };

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::audit::Mismatch;
+use super::scale_facts::oldest_wait;
 use crate::api::condition::{
-    self, CONCURRENCY_APPLIED, LOCKS_CONSISTENT, READY, RECONCILING, REDIS_REACHABLE, STALLED, Statement,
-    WORKERS_AVAILABLE, WORKERS_RESPONSIVE, reason,
+    self, CONCURRENCY_APPLIED, LOCKS_CONSISTENT, READY, RECONCILING, REDIS_REACHABLE, SCALING_ACTIVE, STALLED,
+    Statement, WORKERS_AVAILABLE, WORKERS_RESPONSIVE, reason,
 };
-use crate::api::status::{JobQueueStatus, JobStatus, LastReap, PoolCounts, Totals};
+use crate::api::status::{JobQueueStatus, JobStatus, LastReap, PoolCounts, ScalingStatus, Totals};
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation};
 
 /// Something that does not hold, with its reason and a sentence that says what to do.
@@ -104,6 +105,8 @@ pub struct Facts<'a> {
     pub pools: PoolCounts,
     /// Workers that run and say nothing, and host names that several share: sentences for the condition.
     pub unresponsive: Option<Problem>,
+    /// Whether the workers are sized, and what was decided; `None` where that is not asked for.
+    pub scaling: Option<(State<()>, Option<ScalingStatus>)>,
     /// The last reap, newer than what the status before has.
     pub last_reap: Option<LastReap>,
     /// The last entry of the record that Events were made of.
@@ -139,6 +142,15 @@ pub fn status(facts: &Facts<'_>, before: &JobQueueStatus) -> JobQueueStatus {
             Workers::Pods { replicas, selector } => (*replicas, Some(selector.clone())),
         };
     }
+    match &facts.scaling {
+        None => next.scaling = None,
+        Some((_, None)) => {}
+        Some((_, Some(decided))) => {
+            let before = next.scaling.take().and_then(|before| before.last_scale_time);
+            let last_scale_time = decided.last_scale_time.or(before);
+            next.scaling = Some(ScalingStatus { last_scale_time, ..decided.clone() });
+        }
+    }
     if facts.last_reap.is_some() {
         next.last_reap.clone_from(&facts.last_reap);
     }
@@ -151,12 +163,11 @@ pub fn status(facts: &Facts<'_>, before: &JobQueueStatus) -> JobQueueStatus {
 /// Jobs of a type that could start now: none while it is paused, and no more than its cap leaves free.
 #[must_use]
 pub fn runnable(seen: &JobTypeSeen) -> u64 {
-    if seen.paused {
-        return 0;
-    }
+    let backlog = seen.waiting.saturating_add(seen.due);
     match seen.cap {
-        Some(cap) if cap > 0 => seen.waiting.min(u64::try_from(cap - seen.lock).unwrap_or(0)),
-        _ => seen.waiting,
+        _ if seen.paused => 0,
+        Some(cap) if cap > 0 => backlog.min(u64::try_from(cap - seen.lock).unwrap_or(0)),
+        _ => backlog,
     }
 }
 
@@ -164,12 +175,13 @@ fn job_status(name: &JobTypeName, seen: &JobTypeSeen, observation: &Observation)
     JobStatus {
         name: name.to_string(),
         waiting: seen.waiting as i64,
+        due: seen.due as i64,
         runnable: runnable(seen) as i64,
         running: seen.running() as i64,
         max_concurrency: seen.cap.unwrap_or(0),
         locks: seen.lock,
         paused: seen.paused,
-        oldest_wait_seconds: seen.oldest_enqueued_at.map(|at| observation.redis_time.0.saturating_sub(at.0).max(0)),
+        oldest_wait_seconds: oldest_wait(seen, observation).map(|seconds| seconds as i64),
         problem: seen.spoiled.clone(),
     }
 }
@@ -235,10 +247,25 @@ fn statements(facts: &Facts<'_>) -> Vec<Statement> {
     };
     let mut all =
         vec![ready(facts), reconciling(facts), stalled(facts), redis, caps, workers, locks(facts), responsive];
+    all.extend(facts.scaling.as_ref().map(|(state, _)| scaling(facts, state)));
     if facts.halt == Some(Halt::Paused) {
         all.truncate(3);
     }
     all
+}
+
+fn scaling(facts: &Facts<'_>, state: &State<()>) -> Statement {
+    if let Some(problem) = facts.redis.problem() {
+        let message = format!("nothing is scaled while Redis can't be read: {}", problem.message);
+        return Statement::no(SCALING_ACTIVE, &problem.reason, message);
+    }
+    match state {
+        State::Pending => Statement::unknown(SCALING_ACTIVE, reason::FIRST_PASS, "nothing was decided yet"),
+        State::Good(()) => {
+            Statement::yes(SCALING_ACTIVE, reason::FOLLOWS_THE_WORK, "the number of workers follows the work")
+        }
+        State::Bad(problem) => Statement::no(SCALING_ACTIVE, &problem.reason, &problem.message),
+    }
 }
 
 fn locks(facts: &Facts<'_>) -> Statement {
@@ -269,7 +296,8 @@ fn locks(facts: &Facts<'_>) -> Statement {
 }
 
 fn problems<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = &'a Problem> {
-    [facts.redis.problem(), facts.workers.problem(), facts.caps.problem()].into_iter().flatten()
+    let scaling = facts.scaling.as_ref().and_then(|(state, _)| state.problem());
+    [facts.redis.problem(), facts.workers.problem(), facts.caps.problem(), scaling].into_iter().flatten()
 }
 
 fn ready(facts: &Facts<'_>) -> Statement {

@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{Instrument as _, error, info, info_span, warn};
 
 use super::context::Context;
 use super::keeper::{Desired, Keeper};
@@ -172,7 +172,8 @@ async fn keep_on(
 ) {
     loop {
         let Some(keeper) = Keeper::new(context.clone(), changes.clone(), nudge.clone()) else { return };
-        let ended = AssertUnwindSafe(Box::pin(keeper.run(stop.clone()))).catch_unwind().await;
+        let span = info_span!("keeper", namespace = key.0, jobqueue = key.1);
+        let ended = AssertUnwindSafe(keeper.run(stop.clone()).instrument(span)).catch_unwind().await;
         if ended.is_ok() {
             return;
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::access::api_error;
 use crate::api::condition::reason;
 use crate::api::job_queue::{JobQueue, ScaleTargetRef, WorkersSpec};
-use crate::api::{FIELD_MANAGER, JOB_QUEUE_LABEL};
+use crate::api::{FIELD_MANAGER, JOB_QUEUE_LABEL, REPLICAS_MANAGER};
 
 /// Why the workers are not as the resource says. The message names the field and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,12 +91,15 @@ fn without_nulls(value: &Value) -> Value {
 }
 
 /// Applies the Deployment, unless one of that name belongs to somebody else.
+///
+/// Where the resource no longer says how many, the number that runs is handed over before our field goes: a field that
+/// its last owner lets go falls back to its default, which would end all workers but one.
 pub async fn apply(client: &Client, queue: &JobQueue) -> Result<(), WorkersError> {
-    let Some(wanted) = deployment(queue) else { return Ok(()) };
+    let Some(mut wanted) = deployment(queue) else { return Ok(()) };
     let (name, namespace) = (queue.name_any(), queue.namespace().unwrap_or_default());
     let api = Api::<Deployment>::namespaced(client.clone(), &namespace);
-    let existing = api.get_metadata_opt(&name).await.map_err(|error| refused(&error))?;
-    if let Some(existing) = existing
+    let existing = api.get_opt(&name).await.map_err(|error| refused(&error))?;
+    if let Some(existing) = &existing
         && !existing
             .owner_references()
             .iter()
@@ -110,8 +113,34 @@ pub async fn apply(client: &Client, queue: &JobQueue) -> Result<(), WorkersError
         });
     }
     let params = PatchParams::apply(FIELD_MANAGER).force();
+    let says_how_many = wanted["spec"].get("replicas").is_some();
+    let at_first = queue.spec.scaling.as_ref().map(|scaling| scaling.min_replicas);
+    let hand_over = match &existing {
+        _ if says_how_many => None,
+        None => at_first,
+        Some(existing) => existing.spec.replicas.filter(|_| owns_replicas(existing)),
+    };
+    if let Some(replicas) = hand_over {
+        if existing.is_none() {
+            wanted["spec"]["replicas"] = json!(replicas);
+            api.patch(&name, &params, &Patch::Apply(&wanted)).await.map_err(|error| refused(&error))?;
+            wanted["spec"].as_object_mut().map(|spec| spec.remove("replicas"));
+        }
+        let kept = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": replicas}});
+        let keeper = PatchParams::apply(REPLICAS_MANAGER).force();
+        api.patch(&name, &keeper, &Patch::Apply(&kept)).await.map_err(|error| refused(&error))?;
+    }
     api.patch(&name, &params, &Patch::Apply(&wanted)).await.map_err(|error| refused(&error))?;
     Ok(())
+}
+
+/// Whether the number is in what we applied last.
+fn owns_replicas(deployment: &Deployment) -> bool {
+    deployment.managed_fields().iter().any(|entry| {
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Apply")
+            && entry.fields_v1.as_ref().is_some_and(|fields| !fields.0["f:spec"]["f:replicas"].is_null())
+    })
 }
 
 /// Deletes the template's Deployment and, in the background, its pods. One that is not ours is left alone.

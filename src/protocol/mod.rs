@@ -95,7 +95,7 @@ pub struct Heartbeat {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolSeen {
     /// Its last beat; `None` for an id known only from a lock count or an in-progress list.
-    pub heartbeat: Option<Heartbeat>,
+    pub heartbeat: Option<Box<Heartbeat>>,
     /// Whether the set of worker pools names it.
     pub listed: bool,
 }

@@ -144,7 +144,7 @@ impl Judge {
                     made_by: Some(self.identity.name.clone()),
                     started_at: Some(process.started_at),
                 };
-                memory.made = Some(MadeBinding { binding, replaces: kept.cloned() });
+                memory.made = Some(Box::new(MadeBinding { binding, replaces: kept.cloned() }));
             }
         }
     }

@@ -45,6 +45,8 @@ pub struct WorkerPod {
     pub deleting: bool,
     /// Whether its condition `Ready` is true.
     pub ready: bool,
+    /// The annotation `controller.kubernetes.io/pod-deletion-cost`; one that is no number counts as absent.
+    pub deletion_cost: Option<i32>,
     /// `metadata.labels`; equal sets are shared between pods.
     pub labels: Arc<Labels>,
     /// The owner that controls it.

@@ -13,6 +13,7 @@
 //! Carries out the paragraph on scaling: the number follows from runnable backlog, running jobs and wait; it is capped
 //! by what the caps let run, by `minReplicas` and `maxReplicas`, and on the way down by the pods that run a job.
 
+pub mod apply;
 pub mod decision;
 pub mod demand;
 mod growth;
@@ -20,6 +21,7 @@ pub mod history;
 mod lowering;
 pub mod pods;
 mod reason;
+pub mod rivals;
 pub mod rules;
 
 #[cfg(test)]

@@ -12,10 +12,10 @@
 - apiGroups: [poolkeeper.dev]
   resources: [jobqueues/finalizers]
   verbs: [update]
-# Ends of workers' containers are seen in their pods.
+# Ends of workers' containers are seen in their pods; patch, for the deletion cost of those that are to go last.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch]
+  verbs: [list, watch, patch]
 # A pod belongs to a Deployment by way of a ReplicaSet.
 - apiGroups: [apps]
   resources: [replicasets]
@@ -25,16 +25,23 @@
 - apiGroups: [apps]
   resources: [deployments]
   verbs: [get, list, watch, create, patch, delete]
-# The selector of scale targets tells which pods are the workers.
+# The selector of scale targets tells which pods are the workers; patch, to scale them where spec.scaling asks for it.
 - apiGroups: [apps]
   resources: [deployments/scale, statefulsets/scale, replicasets/scale]
-  verbs: [get]
+  verbs: [get, patch]
 {{- range .Values.scaleTargets }}
 # From the value scaleTargets: the same.
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ .resource }}/scale]
-  verbs: [get]
+  verbs: [get, patch]
 {{- end }}
+# It keeps its hands off targets that one of these scales.
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [list]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [list]
 # Redis' address, user, password and keys, from the Secrets that a JobQueue names; never listed.
 - apiGroups: [""]
   resources: [secrets]

@@ -57,6 +57,7 @@ impl Known {
             mismatches: &BTreeMap::new(),
             pools: PoolCounts::default(),
             unresponsive: None,
+            scaling: None,
             last_reap: None,
             recorded_through: None,
         };

@@ -30,7 +30,7 @@ pub(super) struct Memory {
     /// Whether it was said that it beats again all the same.
     pub said_to_beat_again: bool,
     /// The binding that we made, until Redis has it.
-    pub made: Option<MadeBinding>,
+    pub made: Option<Box<MadeBinding>>,
 }
 
 /// What a heartbeat says of the process that sent it.

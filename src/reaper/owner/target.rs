@@ -61,7 +61,9 @@ pub enum TargetError {
         kind: String,
     },
     /// A right is missing.
-    #[error("scaleTargetRef: poolkeeper may not get {resource}/scale in group {group:?}; add that rule to its role")]
+    #[error(
+        "scaleTargetRef: poolkeeper may not get and patch {resource}/scale in group {group:?}; add that rule to its role"
+    )]
     Forbidden {
         /// The resource's plural name.
         resource: String,
@@ -91,7 +93,7 @@ impl TargetError {
         match self {
             Self::NotFound { .. } | Self::UnknownKind { .. } => "TargetNotFound",
             Self::NoScale { .. } => "TargetHasNoScale",
-            Self::Forbidden { .. } => "TargetForbidden",
+            Self::Forbidden { .. } => "ScaleForbidden",
             Self::NoSelector { .. } | Self::BadSelector(_) => "TargetHasNoSelector",
             Self::Failed(_) => "TargetUnreadable",
         }

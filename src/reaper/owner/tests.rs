@@ -35,6 +35,7 @@ fn pod(namespace: &str, labels: &[(&str, &str)], owner: Option<(&str, &str)>) ->
         reason: None,
         deleting: false,
         ready: true,
+        deletion_cost: None,
         labels: Arc::new(labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()),
         owner: owner.map(|(kind, uid)| Controller {
             api_version: "apps/v1".into(),

@@ -18,6 +18,7 @@ use super::WorkerPod;
 use crate::protocol::EpochSeconds;
 use crate::reaper::container::{ContainerStatus, Report, TerminatedParts, ended};
 use crate::reaper::host::{HostInputs, reported_hosts};
+use crate::scaling::apply::DELETION_COST;
 
 /// One pod of the watch.
 #[derive(Debug, Clone)]
@@ -32,10 +33,11 @@ impl<'de> Deserialize<'de> for PodObject {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let mut meta = serde_json::from_str::<MetaPart>(raw.get()).map_err(serde::de::Error::custom)?.metadata;
         meta.managed_fields = None;
-        meta.annotations = None;
+        let deletion_cost = meta.annotations.take().and_then(|all| all.get(DELETION_COST)?.parse().ok());
         let pod = serde_json::from_str::<Body>(raw.get())
             .map_err(|error| error.to_string())
-            .and_then(|body| worker_pod(&mut meta, body));
+            .and_then(|body| worker_pod(&mut meta, body))
+            .map(|pod| WorkerPod { deletion_cost, ..pod });
         Ok(Self { meta, pod })
     }
 }
@@ -185,6 +187,7 @@ fn worker_pod(meta: &mut ObjectMeta, body: Body) -> Result<WorkerPod, String> {
             name: owner.name.as_str().into(),
             uid: owner.uid.as_str().into(),
         }),
+        deletion_cost: None,
         labels: Arc::new(meta.labels.take().unwrap_or_default()),
         containers: containers.into(),
     })

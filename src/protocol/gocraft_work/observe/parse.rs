@@ -52,7 +52,7 @@ impl Reading {
         }
         for (pool, beat) in pools.iter().zip(beats) {
             if let Some(beat) = parse_beat(beat)? {
-                self.observation.pools.entry(pool.clone()).or_default().heartbeat = Some(beat);
+                self.observation.pools.entry(pool.clone()).or_default().heartbeat = Some(Box::new(beat));
             }
         }
         for (name, seen) in part.job_types.iter().zip(types) {

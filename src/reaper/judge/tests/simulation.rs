@@ -195,7 +195,7 @@ impl World {
                     host: host.as_str().into(),
                     pid: "1".into(),
                 };
-                let seen = PoolSeen { heartbeat: Some(heartbeat), listed: true };
+                let seen = PoolSeen { heartbeat: Some(Box::new(heartbeat)), listed: true };
                 self.stage.redis.pools.insert(pool(&process.pool), seen);
             }
         }

@@ -52,6 +52,7 @@ pub fn running(name: &str, second: i64) -> WorkerPod {
         reason: None,
         deleting: false,
         ready: true,
+        deletion_cost: None,
         labels: Arc::new(Labels::new()),
         owner: None,
         containers: [status].into(),
@@ -173,7 +174,7 @@ impl Stage {
             host: host.into(),
             pid: pid.into(),
         };
-        self.redis.pools.insert(pool(name), PoolSeen { heartbeat: Some(heartbeat), listed: true });
+        self.redis.pools.insert(pool(name), PoolSeen { heartbeat: Some(Box::new(heartbeat)), listed: true });
     }
 
     pub fn jobs(&mut self, name: &str, count: u64) {

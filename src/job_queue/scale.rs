@@ -1,0 +1,410 @@
+//! Sizes a queue's workers: after every look it is decided how many there should be, and that is carried out in the
+//! [background](super::background). Every replica of the operator decides, so that a new leader knows what was enough
+//! lately; only the leader writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use tracing::{debug, info, warn};
+
+use super::background::Done;
+use super::events::{self, Notice};
+use super::keeper::Keeper;
+use super::scale_facts::{Attribution, kind, rules};
+use super::scale_task::{Change, Wanted, carry_out};
+use super::status::{Problem, State};
+use super::workers;
+use crate::api::condition::reason;
+use crate::api::status::ScalingStatus;
+use crate::metrics::ScaleLabels;
+use crate::protocol::gocraft_work::backlog::parse_backlog;
+use crate::protocol::{JobTypeName, Observation};
+use crate::reaper::judge::Judgement;
+use crate::reaper::owner::ResolvedTarget;
+use crate::redis::tracking::Watching;
+use crate::redis::{Failure, Value};
+use crate::scaling::apply::{Outcome, ScaleError};
+use crate::scaling::rivals::{Claim, Claimant, Standing, TargetKey};
+use crate::scaling::{Decision, Facts, History, JobTypeFacts, PodFacts, PodUid, Step, decide};
+
+/// A rollout is asked about again after this time.
+const ROLLOUT_AGAIN: Duration = Duration::from_secs(5);
+/// Before a due time that Redis's clock, read in whole seconds, may reach any moment, and how often it is looked then.
+const DUE_SOON: Duration = Duration::from_millis(100);
+/// Somebody else changed the replicas this often lately: it is no single `kubectl scale`.
+const CONTENDED: u32 = 3;
+/// How long one change by somebody else counts.
+const CONTENDED_WITHIN: Duration = Duration::from_secs(600);
+
+/// What a keeper knows of scaling.
+#[derive(Default)]
+pub struct Scaler {
+    history: Option<History>,
+    claim: Option<Claim>,
+    decision: Option<Decision>,
+    /// What is to be written, as of the last decision.
+    pub(super) wanted: Option<Wanted>,
+    problem: Option<Problem>,
+    failure: Option<Problem>,
+    concurrency: Option<u32>,
+    last_scale: Option<Timestamp>,
+    rolling_out_until: Option<Instant>,
+    wake: Option<(BTreeSet<JobTypeName>, Watching)>,
+    first_due: Option<i64>,
+    /// When others changed the replicas.
+    changed_by_others: Vec<Instant>,
+    rival: Option<String>,
+    live_pods: i32,
+}
+
+impl Scaler {
+    /// What the next run of the watch over an empty backlog says; never comes while there is none. Cancel-safe.
+    pub async fn woken(&mut self) -> Result<Value, Failure> {
+        match &mut self.wake {
+            Some((_, watching)) => watching.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Redis is another one, or not known: nothing that was heard counts.
+    pub fn forget_redis(&mut self) {
+        self.wake = None;
+        self.first_due = None;
+    }
+
+    /// Whether replicas are sized, or why not. `None` before the first decision.
+    #[must_use]
+    pub fn state(&self) -> State<()> {
+        match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
+            (Some(problem), _) => State::Bad(problem.clone()),
+            (None, Some(_)) if self.contended() => State::Bad(self.contention()),
+            (None, Some(_)) => State::Good(()),
+            (None, None) => State::Pending,
+        }
+    }
+
+    /// For the status.
+    #[must_use]
+    pub fn status(&self) -> Option<ScalingStatus> {
+        let decision = self.decision.as_ref()?;
+        Some(ScalingStatus {
+            desired_replicas: decision.desired,
+            reason: decision.reason.clone(),
+            last_scale_time: self.last_scale,
+        })
+    }
+
+    fn contended(&self) -> bool {
+        let lately = self.changed_by_others.iter().filter(|at| at.elapsed() < CONTENDED_WITHIN).count();
+        lately >= CONTENDED as usize
+    }
+
+    fn contention(&self) -> Problem {
+        let who = self.rival.as_ref().map_or("something else".to_owned(), |name| format!("{name:?}"));
+        Problem {
+            reason: reason::REPLICAS_CONTENDED.into(),
+            message: format!(
+                "{who} keeps writing the target's replicas; take spec.replicas out of what it manages, or remove spec.scaling here; poolkeeper writes them ever more rarely meanwhile"
+            ),
+            stalled: true,
+        }
+    }
+
+    fn changed_by_other(&mut self) {
+        self.changed_by_others.retain(|at| at.elapsed() < CONTENDED_WITHIN);
+        self.changed_by_others.push(Instant::now());
+        if self.changed_by_others.len() > 2 * CONTENDED as usize {
+            self.changed_by_others.remove(0);
+        }
+    }
+}
+
+impl Keeper {
+    /// Whether this resource sizes its workers now.
+    pub(super) fn scales(&self) -> bool {
+        self.queue.spec.scaling.is_some() && self.halt.is_none()
+    }
+
+    /// Claims the target, or gives it up, as the resource says.
+    pub(super) fn claim_target(&mut self) {
+        let target = workers::scale_target(&self.queue).filter(|_| self.scales());
+        let Some(target) = target else {
+            self.scaler = Scaler { last_scale: self.scaler.last_scale, ..Scaler::default() };
+            return;
+        };
+        let key = TargetKey::new(&self.labels.namespace, &target.api_version, &target.kind, &target.name);
+        if self.scaler.claim.as_ref().is_none_or(|claim| *claim.target() != key) {
+            let claimant = Claimant {
+                created_at: self.queue.creation_timestamp().map_or(0, |time| time.0.as_second()),
+                name: self.queue.name_any(),
+                uid: self.queue.uid().unwrap_or_default(),
+            };
+            let claim = self.context.rivals.claim(key, claimant);
+            self.scaler = Scaler { claim: Some(claim), last_scale: self.scaler.last_scale, ..Scaler::default() };
+        }
+    }
+
+    /// Decides after a look that was begun at `began`, and has the decision carried out. The answer is how long to wait
+    /// for the next look, no longer than `next`.
+    pub(super) fn scale(
+        &mut self,
+        began: Instant,
+        observation: &Observation,
+        judgement: &Judgement,
+        next: Duration,
+    ) -> Duration {
+        let Some(spec) = self.queue.spec.scaling.clone().filter(|_| self.scales()) else { return next };
+        self.scaler.wanted = None;
+        let types = self.own_types();
+        let attribution = Attribution::new(observation, judgement, &self.pods);
+        let job_types = attribution.job_types(&types);
+        let (pods, seen) = (attribution.pods(&self.pods), attribution.concurrency());
+        let idle = job_types.iter().all(|one| one.waiting == 0 && one.due == 0 && one.running == 0);
+        self.listen(idle.then_some(types));
+        let concurrency = self.concurrency(seen, observation);
+        self.scaler.problem = self.scaling_problem();
+        let Some(target) = self.target.clone() else { return next };
+        let rules = rules(&spec);
+        let facts = Facts {
+            job_types: &job_types,
+            pods: &pods,
+            pods_known: self.pods.synced(),
+            concurrency,
+            current: target.replicas,
+            kind: kind(&target),
+            rolling_out: self.scaler.rolling_out_until.is_some_and(|until| until > began),
+        };
+        let history = self.scaler.history.get_or_insert_with(|| History::new(began));
+        let decision = decide(&facts, &rules, history, began);
+        debug!(desired = decision.desired, step = ?decision.step, "{}", decision.reason);
+        let mut next = next.min(decision.next_change.unwrap_or(next).max(DUE_SOON));
+        if let Some(due) = due_in(&job_types, observation).filter(|_| idle && facts.current == 0) {
+            next = next.min(due);
+        }
+        if self.scaler.problem.is_none() {
+            self.scaler.wanted = match &decision.step {
+                Step::Hold => None,
+                Step::Scale(to) => Some(Wanted::Replicas(Box::new(Change {
+                    from: target.replicas,
+                    to: *to,
+                    careful: rules.protect_busy && *to < target.replicas,
+                    name_rival: self.scaler.changed_by_others.len() + 1 >= CONTENDED as usize,
+                    reason: decision.reason.clone(),
+                    decided_on: began,
+                    target,
+                }))),
+                Step::MarkBusy { costs } => Some(Wanted::Marks(by_name(costs, &pods))),
+            };
+        }
+        self.scaler.decision = Some(decision);
+        if self.scaler.wanted.is_some() {
+            self.background.scale_when_free();
+        } else {
+            self.scaler.failure = None;
+        }
+        next
+    }
+
+    /// Why the target is not ours to scale now.
+    fn scaling_problem(&self) -> Option<Problem> {
+        if let State::Bad(problem) = &self.workers {
+            return Some(problem.clone());
+        }
+        let problem =
+            |reason: &str, message: String, stalled| Some(Problem { reason: reason.into(), message, stalled });
+        let target =
+            workers::scale_target(&self.queue).map_or_else(String::new, |one| format!("{} {}", one.kind, one.name));
+        match self.scaler.claim.as_ref()?.standing() {
+            Standing::Ours => None,
+            Standing::NotKnownYet => problem(
+                reason::LOOKING_FOR_AUTOSCALERS,
+                "whether another autoscaler scales the target is not known yet".into(),
+                false,
+            ),
+            Standing::Autoscaler { kind, name } => problem(
+                reason::SCALED_BY_ANOTHER,
+                format!(
+                    "the {kind} {name} scales {target} too: delete it, or remove spec.scaling here; nothing is scaled meanwhile"
+                ),
+                true,
+            ),
+            Standing::OlderQueue { name } => problem(
+                reason::TARGET_TAKEN,
+                format!(
+                    "the older JobQueue {name} scales {target} too: remove spec.scaling from one of them; this one scales nothing meanwhile"
+                ),
+                true,
+            ),
+        }
+    }
+
+    /// Jobs that one pod runs at once: as specified, as the heartbeats say, as they said last, or one.
+    fn concurrency(&mut self, seen: Option<u32>, observation: &Observation) -> u32 {
+        let specified = self.queue.spec.workers.as_ref().and_then(|workers| workers.concurrency);
+        if let Some(specified) = specified.and_then(|value| u32::try_from(value).ok()) {
+            return specified;
+        }
+        let remembered = || {
+            let own = self.link.as_ref()?.own_claim();
+            let claim = observation.claims.iter().find(|claim| {
+                claim.cluster == own.cluster && claim.namespace == own.namespace && claim.name == own.name
+            })?;
+            Some(claim.concurrency).filter(|value| *value > 0)
+        };
+        self.scaler.concurrency = seen.or(self.scaler.concurrency).or_else(remembered);
+        self.scaler.concurrency.unwrap_or(1)
+    }
+
+    /// While the backlog is empty, listens for the first job of these types; otherwise stops to.
+    fn listen(&mut self, types: Option<BTreeSet<JobTypeName>>) {
+        let (Some(types), Some(link)) = (types, &self.link) else {
+            self.scaler.forget_redis();
+            return;
+        };
+        if self.scaler.wake.as_ref().is_some_and(|(watched, _)| *watched == types) {
+            return;
+        }
+        let names: Vec<JobTypeName> = types.iter().cloned().collect();
+        let watch = link.work.watch_backlog(&names, self.context.resync);
+        self.scaler.wake = Some((types, link.work.client().tracker().watch(watch)));
+    }
+
+    /// Takes in what was heard of an empty backlog: there may be work now.
+    pub(super) fn backlog_changed(&mut self, said: Result<Value, Failure>) {
+        // What failed is seen by the passes, which say so.
+        let Ok(backlog) = said.and_then(parse_backlog) else { return };
+        let first_due = backlog.first_due.map(|at| at.0);
+        let news = first_due != self.scaler.first_due && first_due.is_some();
+        self.scaler.first_due = first_due;
+        if backlog.waiting || news {
+            self.next_pass = tokio::time::Instant::now();
+        }
+    }
+
+    /// Pods changed: marks may have been seen, or somebody else scales.
+    pub(super) fn pods_moved(&mut self) {
+        if !self.scales() {
+            return;
+        }
+        if matches!(self.scaler.wanted, Some(Wanted::Marks(_))) {
+            self.next_pass = tokio::time::Instant::now();
+        }
+        let Some(target) = &self.target else { return };
+        let live =
+            self.pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over() && !record.pod.deleting);
+        let live = i32::try_from(live.count()).unwrap_or(i32::MAX);
+        let away = |count: i32| (i64::from(count) - i64::from(target.replicas)).abs();
+        if away(live) > away(self.scaler.live_pods) {
+            self.background.look_for_target_soon();
+        }
+        self.scaler.live_pods = live;
+    }
+
+    /// The target was read: whether somebody else changed its replicas.
+    pub(super) fn target_read(&mut self, before: Option<&ResolvedTarget>) {
+        let (Some(before), Some(now)) = (before, &self.target) else { return };
+        if self.scales() && before.uid == now.uid && before.replicas != now.replicas && self.scaler.decision.is_some() {
+            info!(from = before.replicas, to = now.replicas, "somebody else changed the replicas");
+            self.scaler.changed_by_other();
+            self.background.scale_against_a_rival();
+            self.context.rivals.look_again();
+        }
+    }
+
+    /// Takes in what came of a write of replicas.
+    pub(super) fn scaled(&mut self, change: &Change, result: Result<(Outcome, Option<String>), ScaleError>) {
+        if self.target.as_ref().is_none_or(|target| target.uid != change.target.uid) {
+            return;
+        }
+        self.next_pass = tokio::time::Instant::now();
+        match result {
+            Ok((outcome, rival)) => {
+                self.scaler.failure = None;
+                self.scaler.rival = rival.or(self.scaler.rival.take());
+                match outcome {
+                    Outcome::Written => self.wrote_replicas(change),
+                    Outcome::Moved { uid, replicas } => self.target_moved(change, &uid, replicas),
+                    Outcome::RollingOut => self.scaler.rolling_out_until = Some(Instant::now() + ROLLOUT_AGAIN),
+                }
+            }
+            Err(error) => self.scaling_failed(&error),
+        }
+    }
+
+    fn wrote_replicas(&mut self, change: &Change) {
+        if let Some(target) = &mut self.target {
+            target.replicas = change.to;
+        }
+        let up = change.to > change.from;
+        if let Some(history) = self.scaler.history.as_mut().filter(|_| up) {
+            history.scaled_up(Instant::now(), u32::try_from(change.to - change.from).unwrap_or(0));
+        }
+        self.scaler.last_scale = Some(Timestamp::now());
+        info!(from = change.from, to = change.to, "scaled: {}", change.reason);
+        let labels = ScaleLabels {
+            namespace: self.labels.namespace.clone(),
+            jobqueue: self.labels.jobqueue.clone(),
+            direction: if up { "up" } else { "down" }.into(),
+        };
+        self.context.metrics.scalings.get_or_create(&labels).inc();
+        if up {
+            let seconds = change.decided_on.elapsed().as_secs_f64();
+            self.context.metrics.scale_up_seconds.get_or_create(&self.labels).observe(seconds);
+        }
+        let target = format!("{} {}", change.target.kind, change.target.name);
+        self.reporter.notice(Notice {
+            warning: false,
+            reason: if up { events::reason::SCALED_UP } else { events::reason::SCALED_DOWN },
+            action: "Scale".into(),
+            pod: None,
+            note: format!("{target} from {} to {}: {}", change.from, change.to, change.reason),
+        });
+    }
+
+    fn target_moved(&mut self, change: &Change, uid: &str, replicas: i32) {
+        if uid != change.target.uid {
+            info!("the scale target was replaced");
+            self.target = None;
+            self.background.look_for_target();
+            return;
+        }
+        let before = self.target.clone();
+        if let Some(target) = &mut self.target {
+            target.replicas = replicas;
+        }
+        self.target_read(before.as_ref());
+    }
+
+    /// Takes in that pods could not be marked, or a target not scaled.
+    pub(super) fn scaling_failed(&mut self, error: &ScaleError) {
+        warn!(%error, "scaling");
+        if matches!(error, ScaleError::NotFound { .. }) {
+            self.background.look_for_target();
+        }
+        self.scaler.failure =
+            Some(Problem { reason: error.reason().into(), message: error.to_string(), stalled: error.stalled() });
+    }
+
+    /// What a task carries out of the last decision.
+    pub(super) fn scaling_task(&self) -> Option<impl Future<Output = Done> + Send + 'static> {
+        let wanted = self.scaler.wanted.clone()?;
+        let (client, namespace) = (self.context.client.clone(), self.labels.namespace.clone());
+        Some(carry_out(client, namespace, wanted))
+    }
+}
+
+fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Option<i32>> {
+    let cost = |pod: &PodFacts| Some((pod.name.clone(), *costs.get(&PodUid(pod.uid.clone()))?));
+    pods.iter().filter_map(cost).collect()
+}
+
+/// How long until the next entry of one of these job types may be due; Redis's clock is known to the second, so from
+/// then on it is looked often.
+fn due_in(job_types: &[JobTypeFacts], observation: &Observation) -> Option<Duration> {
+    let next = job_types.iter().filter_map(|one| observation.job_types.get(&one.name)?.next_due_at).min()?;
+    let seconds = u64::try_from(next.0.saturating_sub(observation.redis_time.0)).unwrap_or(0);
+    Some(Duration::from_secs(seconds.saturating_sub(1)).max(DUE_SOON))
+}

@@ -1,0 +1,174 @@
+//! From what one look showed to the facts that the scaling decision is made of. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::job_queue::ScalingSpec;
+use crate::protocol::{JobTypeName, JobTypeSeen, Observation, PoolId};
+use crate::reaper::judge::Judgement;
+use crate::reaper::owner::{QueuePods, ResolvedTarget};
+use crate::reaper::pods::PodRecord;
+use crate::scaling::{JobTypeFacts, PodFacts, PodPhase, Rules, TargetKind};
+
+/// The rules as the resource has them.
+#[must_use]
+pub fn rules(spec: &ScalingSpec) -> Rules {
+    let positive = |value: i32| u32::try_from(value).ok().filter(|value| *value > 0);
+    let seconds = |value: i32| Duration::from_secs(u64::try_from(value).unwrap_or(0));
+    Rules {
+        min: spec.min_replicas,
+        max: spec.max_replicas,
+        jobs_per_replica: spec.jobs_per_replica.and_then(positive),
+        max_wait: spec.max_wait_seconds.map(seconds),
+        stabilization: seconds(spec.scale_down_stabilization_seconds),
+        max_up_per_minute: positive(spec.max_scale_up_per_minute),
+        protect_busy: spec.protect_busy_pods,
+    }
+}
+
+/// How a target chooses the pods that go.
+#[must_use]
+pub fn kind(target: &ResolvedTarget) -> TargetKind {
+    match (target.is_apps(), &*target.kind) {
+        (true, "Deployment" | "ReplicaSet") => TargetKind::Replicas,
+        (true, "StatefulSet") => TargetKind::Ordinal { first: 0 },
+        _ => TargetKind::Other,
+    }
+}
+
+/// Which pools' jobs run where, as far as it matters for scaling.
+pub struct Attribution<'a> {
+    observation: &'a Observation,
+    judgement: &'a Judgement,
+    /// Pods that work on, by name; others end anyway.
+    staying: BTreeSet<&'a str>,
+}
+
+impl<'a> Attribution<'a> {
+    /// Of one look.
+    #[must_use]
+    pub fn new(observation: &'a Observation, judgement: &'a Judgement, pods: &'a QueuePods) -> Self {
+        let staying = live(pods).filter(|record| !record.pod.deleting).map(|record| &*record.pod.name).collect();
+        Self { observation, judgement, staying }
+    }
+
+    /// Whether a pool's jobs keep replicas: those of our pods that stay, and of pools that nobody can place. What runs
+    /// in a pod that is terminating ends there, and what runs elsewhere needs no replica of ours.
+    fn counts(&self, pool: &PoolId) -> bool {
+        if self.judgement.dead.contains_key(pool) {
+            return false;
+        }
+        match self.judgement.pods_of.get(pool) {
+            Some(pods) => pods.iter().any(|pod| self.staying.contains(&**pod)),
+            None => self.is_unplaced(pool),
+        }
+    }
+
+    /// A pool that took jobs before anybody knows where it runs.
+    fn is_unplaced(&self, pool: &PoolId) -> bool {
+        !self.judgement.dead.contains_key(pool)
+            && !self.judgement.pods_of.contains_key(pool)
+            && self.observation.pools.get(pool).is_none_or(|seen| seen.heartbeat.is_none())
+    }
+
+    /// Facts of these job types. What could not be read, or not all of it yet, is one more that holds only what is there.
+    #[must_use]
+    pub fn job_types(&self, names: &BTreeSet<JobTypeName>) -> Vec<JobTypeFacts> {
+        let seen = names.iter().filter_map(|name| Some(self.job_type(name, self.observation.job_types.get(name)?)));
+        let unknown = self.observation.spoiled_sets.first().cloned();
+        let unknown = unknown.or_else(|| self.observation.due_incomplete.then(String::new));
+        let nothing = JobTypeSeen { spoiled: unknown.clone(), ..JobTypeSeen::default() };
+        let unknown = unknown.map(|key| self.job_type(&key.into(), &nothing));
+        seen.chain(unknown).collect()
+    }
+
+    fn job_type(&self, name: &JobTypeName, seen: &JobTypeSeen) -> JobTypeFacts {
+        let running = seen
+            .in_progress
+            .iter()
+            .filter(|(pool, _)| self.counts(pool))
+            .fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
+        JobTypeFacts {
+            name: name.clone(),
+            waiting: seen.waiting,
+            due: seen.due,
+            running,
+            cap: seen.cap.and_then(|cap| u64::try_from(cap).ok()).filter(|cap| *cap > 0),
+            locks: u64::try_from(seen.lock).unwrap_or(0),
+            paused: seen.paused,
+            oldest_wait: oldest_wait(seen, self.observation).map(Duration::from_secs),
+            spoiled: seen.spoiled.is_some(),
+        }
+    }
+
+    /// Facts of the pods that there are.
+    #[must_use]
+    pub fn pods(&self, pods: &QueuePods) -> Vec<PodFacts> {
+        let mut jobs: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut unplaced = false;
+        let mut held: BTreeMap<&PoolId, u64> = BTreeMap::new();
+        for (pool, count) in self.observation.job_types.values().flat_map(|seen| &seen.in_progress) {
+            *held.entry(pool).or_default() += count;
+        }
+        for (pool, count) in held.into_iter().filter(|(pool, _)| !self.judgement.dead.contains_key(*pool)) {
+            unplaced |= count > 0 && self.is_unplaced(pool);
+            for pod in self.judgement.pods_of.get(pool).into_iter().flatten() {
+                *jobs.entry(pod).or_default() += count;
+            }
+        }
+        let placed: BTreeSet<&str> = self.judgement.pods_of.values().flatten().map(|pod| &**pod).collect();
+        let facts = |record: &Arc<PodRecord>| {
+            let pod = &record.pod;
+            PodFacts {
+                uid: pod.uid.clone(),
+                name: pod.name.clone(),
+                running: jobs.get(&*pod.name).copied().unwrap_or(0),
+                unsure: unplaced && !placed.contains(&*pod.name) && runs(record),
+                phase: phase(record),
+                deletion_cost: pod.deletion_cost,
+                revision: pod.owner.as_ref().map(|owner| owner.uid.clone()),
+            }
+        };
+        live(pods).map(facts).collect()
+    }
+
+    /// Jobs that one pod runs at once: the most that the pools of one pod say together. `None` before the first beat.
+    #[must_use]
+    pub fn concurrency(&self) -> Option<u32> {
+        let mut by_pod: BTreeMap<&str, u32> = BTreeMap::new();
+        for (pool, pods) in &self.judgement.pods_of {
+            let beat = self.observation.pools.get(pool).and_then(|seen| seen.heartbeat.as_ref());
+            if let (Some(beat), Some(pod)) = (beat, pods.first().filter(|_| pods.len() == 1)) {
+                let sum = by_pod.entry(pod).or_default();
+                *sum = sum.saturating_add(beat.concurrency);
+            }
+        }
+        by_pod.into_values().max().filter(|most| *most > 0)
+    }
+}
+
+/// How long the oldest job that waits or is due has done so, in seconds of Redis's clock.
+#[must_use]
+pub fn oldest_wait(seen: &JobTypeSeen, observation: &Observation) -> Option<u64> {
+    let since = [seen.oldest_enqueued_at, seen.oldest_due_at].into_iter().flatten().min()?;
+    u64::try_from(observation.redis_time.0.saturating_sub(since.0)).ok().or(Some(0))
+}
+
+fn live(pods: &QueuePods) -> impl Iterator<Item = &Arc<PodRecord>> {
+    pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over())
+}
+
+fn runs(record: &PodRecord) -> bool {
+    record.pod.containers.iter().any(|container| container.running().is_some())
+}
+
+fn phase(record: &PodRecord) -> PodPhase {
+    let pod = &record.pod;
+    match (pod.deleting, pod.ready, &*pod.phase) {
+        (true, ..) => PodPhase::Terminating,
+        (_, true, _) => PodPhase::Ready,
+        (_, _, "Running") => PodPhase::NotReady,
+        _ => PodPhase::Pending,
+    }
+}

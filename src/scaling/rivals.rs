@@ -1,0 +1,291 @@
+//! Who else would scale a target: other autoscalers, and other `JobQueue`s.
+//!
+//! `HorizontalPodAutoscaler`s and `ScaledObject`s are listed for all queues together, since most clusters have few of
+//! them. Where one names a target, poolkeeper keeps its hands off: two that size one target by different rules make it
+//! jump. Of two `JobQueue`s that name one target, the older one scales it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::Notify;
+use tracing::warn;
+
+/// How often autoscalers are listed while any queue scales something.
+const LIST_EVERY: Duration = Duration::from_secs(30);
+/// After a list that failed.
+const RETRY: Duration = Duration::from_secs(5);
+/// Bound on one page of a list.
+const BOUND: Duration = Duration::from_secs(20);
+/// Objects of one page.
+const PAGE: u32 = 500;
+
+/// What is scaled: anything with a scale subresource. The version does not tell two apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its API group.
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl TargetKey {
+    /// From a reference as an autoscaler has it.
+    #[must_use]
+    pub fn new(namespace: &str, api_version: &str, kind: &str, name: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self { namespace: namespace.into(), group: group.into(), kind: kind.into(), name: name.into() }
+    }
+}
+
+/// A `JobQueue` that would scale a target; the older one comes first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claimant {
+    /// Epoch seconds of its creation.
+    pub created_at: i64,
+    /// Its name; the namespace is the target's.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// Who scales a target, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Autoscalers were not listed yet.
+    NotKnownYet,
+    /// Nobody else.
+    Ours,
+    /// An autoscaler.
+    Autoscaler {
+        /// `HorizontalPodAutoscaler` or `ScaledObject`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// An older `JobQueue`.
+    OlderQueue {
+        /// Its name.
+        name: String,
+    },
+}
+
+type Autoscalers = BTreeMap<TargetKey, (&'static str, String)>;
+
+/// All who would scale something, shared by all queues of this process.
+#[derive(Debug, Default)]
+pub struct Rivals {
+    claims: Mutex<BTreeMap<TargetKey, BTreeSet<Claimant>>>,
+    autoscalers: Mutex<Option<Arc<Autoscalers>>>,
+    wanted: Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Rivals {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A queue would scale a target, until the [`Claim`] is dropped.
+    #[must_use]
+    pub fn claim(self: &Arc<Self>, target: TargetKey, claimant: Claimant) -> Claim {
+        lock(&self.claims).entry(target.clone()).or_default().insert(claimant.clone());
+        self.wanted.notify_one();
+        Claim { rivals: self.clone(), target, claimant }
+    }
+
+    /// Has autoscalers listed soon, since somebody else seems to scale.
+    pub fn look_again(&self) {
+        self.wanted.notify_one();
+    }
+
+    fn standing(&self, target: &TargetKey, claimant: &Claimant) -> Standing {
+        let older = lock(&self.claims).get(target).and_then(|all| all.first().cloned());
+        if let Some(older) = older.filter(|older| older != claimant) {
+            return Standing::OlderQueue { name: older.name };
+        }
+        match lock(&self.autoscalers).as_ref() {
+            None => Standing::NotKnownYet,
+            Some(known) => known
+                .get(target)
+                .map_or(Standing::Ours, |(kind, name)| Standing::Autoscaler { kind, name: name.clone() }),
+        }
+    }
+
+    /// Lists autoscalers for as long as the process runs, while any queue scales something.
+    pub async fn watch(self: Arc<Self>, client: Client, namespace: Option<String>) {
+        let mut forbidden = BTreeSet::new();
+        loop {
+            let pause = if lock(&self.claims).is_empty() {
+                None
+            } else if let Some(found) = list(&client, namespace.as_deref(), &mut forbidden).await {
+                *lock(&self.autoscalers) = Some(Arc::new(found));
+                Some(LIST_EVERY)
+            } else {
+                Some(RETRY)
+            };
+            let wanted = self.wanted.notified();
+            match pause {
+                None => wanted.await,
+                // Many queues may ask at once, and one list answers all.
+                Some(pause) => {
+                    let known = lock(&self.autoscalers).is_some();
+                    let soon = async {
+                        wanted.await;
+                        tokio::time::sleep(if known { RETRY } else { Duration::from_millis(50) }).await;
+                    };
+                    let _ = tokio::time::timeout(pause, soon).await;
+                }
+            }
+        }
+    }
+}
+
+/// A queue's wish to scale a target.
+#[derive(Debug)]
+pub struct Claim {
+    rivals: Arc<Rivals>,
+    target: TargetKey,
+    claimant: Claimant,
+}
+
+impl Claim {
+    /// What it is a claim on.
+    #[must_use]
+    pub fn target(&self) -> &TargetKey {
+        &self.target
+    }
+
+    /// Who scales the target.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.rivals.standing(&self.target, &self.claimant)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.rivals.claims);
+        if let Some(all) = claims.get_mut(&self.target) {
+            all.remove(&self.claimant);
+            if all.is_empty() {
+                claims.remove(&self.target);
+            }
+        }
+    }
+}
+
+/// All autoscalers by target; `None` where the API server did not answer. What we may not list counts as absent, and
+/// is said once.
+async fn list(client: &Client, namespace: Option<&str>, forbidden: &mut BTreeSet<&'static str>) -> Option<Autoscalers> {
+    let keda = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject"));
+    let (hpas, scaled): (Api<HorizontalPodAutoscaler>, Api<DynamicObject>) = match namespace {
+        Some(namespace) => {
+            (Api::namespaced(client.clone(), namespace), Api::namespaced_with(client.clone(), namespace, &keda))
+        }
+        None => (Api::all(client.clone()), Api::all_with(client.clone(), &keda)),
+    };
+    let mut found = Autoscalers::new();
+    each(&hpas, "horizontalpodautoscalers.autoscaling", forbidden, |hpa| {
+        let target = &hpa.spec.scale_target_ref;
+        let version = target.api_version.as_deref().unwrap_or("apps/v1");
+        let key = TargetKey::new(&hpa.namespace().unwrap_or_default(), version, &target.kind, &target.name);
+        found.insert(key, ("HorizontalPodAutoscaler", hpa.name_any()));
+    })
+    .await?;
+    each(&scaled, "scaledobjects.keda.sh", forbidden, |object| {
+        let target = &object.data["spec"]["scaleTargetRef"];
+        let text = |field: &str, default: &'static str| target[field].as_str().unwrap_or(default).to_owned();
+        let (version, kind) = (text("apiVersion", "apps/v1"), text("kind", "Deployment"));
+        let key = TargetKey::new(&object.namespace().unwrap_or_default(), &version, &kind, &text("name", ""));
+        // It is the one that a user wrote; KEDA makes its HorizontalPodAutoscaler from it.
+        found.insert(key, ("ScaledObject", object.name_any()));
+    })
+    .await?;
+    Some(found)
+}
+
+async fn each<K>(
+    api: &Api<K>,
+    what: &'static str,
+    forbidden: &mut BTreeSet<&'static str>,
+    mut take: impl FnMut(&K),
+) -> Option<()>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        match tokio::time::timeout(BOUND, api.list(&params)).await {
+            Ok(Ok(page)) => {
+                page.items.iter().for_each(&mut take);
+                forbidden.remove(what);
+                match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                    Some(token) => params.continue_token = Some(token),
+                    None => return Some(()),
+                }
+            }
+            // Not installed.
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Some(()),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                if forbidden.insert(what) {
+                    warn!("poolkeeper may not list {what}: it can't keep its hands off what one of them scales");
+                }
+                return Some(());
+            }
+            Ok(Err(error)) => {
+                warn!(%error, "{what} could not be listed; trying again");
+                return None;
+            }
+            Err(_) => {
+                warn!("{what} could not be listed in time; trying again");
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_older_queue_scales_and_the_other_follows_when_it_is_gone() {
+        let rivals = Rivals::new();
+        *lock(&rivals.autoscalers) = Some(Arc::default());
+        let target = TargetKey::new("shop", "apps/v1", "Deployment", "mail");
+        let claimant = |created_at, name: &str| Claimant { created_at, name: name.into(), uid: name.into() };
+        let young = rivals.claim(target.clone(), claimant(20, "a"));
+        assert_eq!(young.standing(), Standing::Ours);
+        let old = rivals.claim(target.clone(), claimant(10, "b"));
+        assert_eq!(young.standing(), Standing::OlderQueue { name: "b".into() });
+        assert_eq!(old.standing(), Standing::Ours);
+        drop(old);
+        assert_eq!(young.standing(), Standing::Ours);
+        drop(young);
+        assert!(lock(&rivals.claims).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_ours_before_autoscalers_are_known() {
+        let rivals = Rivals::new();
+        let target = TargetKey::new("shop", "apps/v1", "Deployment", "mail");
+        let claim = rivals.claim(target.clone(), Claimant { created_at: 1, name: "a".into(), uid: "u".into() });
+        assert_eq!(claim.standing(), Standing::NotKnownYet);
+        let known = Autoscalers::from([(target, ("ScaledObject", "mail-scaler".to_owned()))]);
+        *lock(&rivals.autoscalers) = Some(Arc::new(known));
+        assert_eq!(claim.standing(), Standing::Autoscaler { kind: "ScaledObject", name: "mail-scaler".into() });
+    }
+}
