@@ -2,7 +2,8 @@
 --
 -- KEYS: 1 claims, 2 fences
 -- ARGV: 1 field, 2 uid, 3 generation, 4 field of the claim (cluster/namespace/name), 5 cluster, 6 the claim as JSON
---       without `hosts`, `writtenAt` and its closing brace, 7 number of job types, then these, then host names
+--       without `concurrency`, `hosts`, `writtenAt` and its closing brace, 7 concurrency, 0 for what it was last, 8 number
+--       of job types, then these, then host names
 -- Return: {'fenced', reason}, {'taken', claims of other clusters, written within 5 minutes, that name one of the types},
 --         or {'claimed', claims of this cluster that name one of the types}; claims are JSON
 --
@@ -10,10 +11,11 @@
 -- Redis's clock. Claims of this cluster that nobody renewed for a day are dropped; others' are left alone.
 local refused = fence(KEYS[2], ARGV[1], ARGV[2], ARGV[3])
 if refused then return {'fenced', refused} end
-local own_field, cluster, types = ARGV[4], ARGV[5], tonumber(ARGV[7])
+local own_field, cluster, types = ARGV[4], ARGV[5], tonumber(ARGV[8])
 local now = tonumber(redis.call('TIME')[1])
 local ours = {}
-for i = 8, 7 + types do ours[ARGV[i]] = true end
+local concurrency = tonumber(ARGV[7])
+for i = 9, 8 + types do ours[ARGV[i]] = true end
 
 local hosts, taken, same, stale = {}, {}, {}, {}
 local claims = redis.call('HGETALL', KEYS[1])
@@ -22,6 +24,7 @@ for i = 1, #claims, 2 do
   if ok and type(claim) == 'table' then
     local age = now - (tonumber(claim.writtenAt) or 0)
     if claims[i] == own_field then
+      if concurrency == 0 then concurrency = tonumber(claim.concurrency) or 0 end
       for host, seen in pairs(type(claim.hosts) == 'table' and claim.hosts or {}) do
         if type(seen) == 'number' and now - seen < 86400 then hosts[host] = seen end
       end
@@ -42,8 +45,8 @@ for i = 1, #claims, 2 do
 end
 if #taken > 0 then return {'taken', taken} end
 
-for i = 8 + types, #ARGV do hosts[ARGV[i]] = now end
+for i = 9 + types, #ARGV do hosts[ARGV[i]] = now end
 redis.call('HDEL', KEYS[1], '', unpack(stale))
-local text = ARGV[6] .. ',"hosts":' .. cjson.encode(hosts) .. ',"writtenAt":' .. string.format('%d', now) .. '}'
+local text = ARGV[6] .. string.format(',"concurrency":%d', concurrency) .. ',"hosts":' .. cjson.encode(hosts) .. ',"writtenAt":' .. string.format('%d', now) .. '}'
 redis.call('HSET', KEYS[1], own_field, text)
 return {'claimed', same}

@@ -318,6 +318,7 @@ impl Keeper {
         {
             let (client, namespace) = (context.client.clone(), self.labels.namespace.clone());
             let known = self.target.as_ref().map(|target| target.resource.clone());
+            self.scaler.target_asked = Some(std::time::Instant::now());
             background.tasks.spawn(async move {
                 let resolved =
                     timeout(BOUND, ResolvedTarget::resolve(&client, &wanted, &namespace, known.as_ref())).await;

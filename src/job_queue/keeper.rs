@@ -141,7 +141,7 @@ impl Keeper {
                 // The sender lives in the index, which outlives every keeper.
                 Ok(()) = self.pods_told.changed() => Box::pin(self.react()).await,
                 said = self.caps.next() => Box::pin(self.caps_said(said)).await,
-                said = self.scaler.woken() => self.backlog_changed(said),
+                said = self.scaler.wake.said() => self.backlog_changed(said),
                 () = self.nudged.notified() => self.background.apply_again(),
                 done = self.background.next() => if let Some(done) = done { self.take(done) },
                 () = tokio::time::sleep_until(self.next_pass) => Box::pin(self.pass()).await,

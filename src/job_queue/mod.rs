@@ -12,7 +12,7 @@
 //! - [`audit`]: pure: which counts don't match what runs.
 //! - [`status`], [`unresponsive`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
 //! - [`scale_facts`]: pure: what one look says of scaling; [`scale`]: has [`crate::scaling`] decide by it; [`scale_task`]:
-//!   what is written then.
+//!   what is written then; [`wake`]: the first job of an idle queue; [`contention`]: pure: who else writes the replicas.
 //! - [`outcomes`]: what a keeper makes of what its tasks found.
 //! - [`deletion`]: what is awaited and taken back before a resource goes; [`farewell`]: does it.
 
@@ -20,6 +20,7 @@ pub mod access;
 pub mod audit;
 pub mod background;
 pub mod caps;
+pub mod contention;
 pub mod context;
 pub mod deletion;
 pub mod events;
@@ -38,5 +39,6 @@ pub mod scale_task;
 pub mod slot;
 pub mod status;
 pub mod unresponsive;
+pub mod wake;
 pub mod watch;
 pub mod workers;

@@ -26,7 +26,7 @@ impl Keeper {
                     self.mismatches.clear();
                     self.forgotten.clear();
                     self.caps.stop();
-                    self.scaler.forget_redis();
+                    self.scaler.wake.stop();
                     self.redis = State::Pending;
                     self.next_pass = Instant::now();
                 }
@@ -36,7 +36,7 @@ impl Keeper {
                 if self.link.is_none() || !error.transient {
                     self.link = None;
                     self.caps.stop();
-                    self.scaler.forget_redis();
+                    self.scaler.wake.stop();
                     self.redis = State::Bad(Problem {
                         reason: error.reason.into(),
                         message: error.message,

@@ -2,7 +2,7 @@
 //! [background](super::background). Every replica of the operator decides, so that a new leader knows what was enough
 //! lately; only the leader writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,33 +11,30 @@ use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
 use super::background::Done;
+use super::contention::Contention;
 use super::events::{self, Notice};
 use super::keeper::Keeper;
 use super::scale_facts::{Attribution, kind, rules};
 use super::scale_task::{Change, Wanted, carry_out};
 use super::status::{Problem, State};
+use super::wake::{DUE_SOON, Wake, due_in};
 use super::workers;
 use crate::api::condition::reason;
 use crate::api::status::ScalingStatus;
 use crate::metrics::ScaleLabels;
-use crate::protocol::gocraft_work::backlog::parse_backlog;
-use crate::protocol::{JobTypeName, Observation};
+use crate::protocol::Observation;
 use crate::reaper::judge::Judgement;
 use crate::reaper::owner::ResolvedTarget;
-use crate::redis::tracking::Watching;
-use crate::redis::{Failure, Value};
 use crate::scaling::apply::{Outcome, ScaleError};
 use crate::scaling::rivals::{Claim, Claimant, Standing, TargetKey};
-use crate::scaling::{Decision, Facts, History, JobTypeFacts, PodFacts, PodUid, Step, decide};
+use crate::scaling::{Decision, Facts, History, PodFacts, PodUid, Step, decide, runnable};
 
 /// A rollout is asked about again after this time.
 const ROLLOUT_AGAIN: Duration = Duration::from_secs(5);
-/// Before a due time that Redis's clock, read in whole seconds, may reach any moment, and how often it is looked then.
-const DUE_SOON: Duration = Duration::from_millis(100);
-/// Somebody else changed the replicas this often lately: it is no single `kubectl scale`.
-const CONTENDED: u32 = 3;
-/// How long one change by somebody else counts.
-const CONTENDED_WITHIN: Duration = Duration::from_secs(600);
+/// While it is not known whether another autoscaler scales the target.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// When the pods are not as many as the target was seen to ask for, it is read again after this time.
+const DOUBTFUL: Duration = Duration::from_secs(5);
 
 /// What a keeper knows of scaling.
 #[derive(Default)]
@@ -52,36 +49,22 @@ pub struct Scaler {
     concurrency: Option<u32>,
     last_scale: Option<Timestamp>,
     rolling_out_until: Option<Instant>,
-    wake: Option<(BTreeSet<JobTypeName>, Watching)>,
-    first_due: Option<i64>,
-    /// When others changed the replicas.
-    changed_by_others: Vec<Instant>,
-    rival: Option<String>,
+    /// Listens while there is nothing to do.
+    pub(super) wake: Wake,
+    contention: Contention,
+    /// When the target's replicas were last written, and when the last read of them was begun.
+    wrote: Option<Instant>,
+    pub(super) target_asked: Option<Instant>,
     live_pods: i32,
 }
 
 impl Scaler {
-    /// What the next run of the watch over an empty backlog says; never comes while there is none. Cancel-safe.
-    pub async fn woken(&mut self) -> Result<Value, Failure> {
-        match &mut self.wake {
-            Some((_, watching)) => watching.next().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Redis is another one, or not known: nothing that was heard counts.
-    pub fn forget_redis(&mut self) {
-        self.wake = None;
-        self.first_due = None;
-    }
-
     /// Whether replicas are sized, or why not. `None` before the first decision.
     #[must_use]
     pub fn state(&self) -> State<()> {
         match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
             (Some(problem), _) => State::Bad(problem.clone()),
-            (None, Some(_)) if self.contended() => State::Bad(self.contention()),
-            (None, Some(_)) => State::Good(()),
+            (None, Some(_)) => self.contention.problem().map_or(State::Good(()), State::Bad),
             (None, None) => State::Pending,
         }
     }
@@ -95,30 +78,6 @@ impl Scaler {
             reason: decision.reason.clone(),
             last_scale_time: self.last_scale,
         })
-    }
-
-    fn contended(&self) -> bool {
-        let lately = self.changed_by_others.iter().filter(|at| at.elapsed() < CONTENDED_WITHIN).count();
-        lately >= CONTENDED as usize
-    }
-
-    fn contention(&self) -> Problem {
-        let who = self.rival.as_ref().map_or("something else".to_owned(), |name| format!("{name:?}"));
-        Problem {
-            reason: reason::REPLICAS_CONTENDED.into(),
-            message: format!(
-                "{who} keeps writing the target's replicas; take spec.replicas out of what it manages, or remove spec.scaling here; poolkeeper writes them ever more rarely meanwhile"
-            ),
-            stalled: true,
-        }
-    }
-
-    fn changed_by_other(&mut self) {
-        self.changed_by_others.retain(|at| at.elapsed() < CONTENDED_WITHIN);
-        self.changed_by_others.push(Instant::now());
-        if self.changed_by_others.len() > 2 * CONTENDED as usize {
-            self.changed_by_others.remove(0);
-        }
     }
 }
 
@@ -162,11 +121,15 @@ impl Keeper {
         let attribution = Attribution::new(observation, judgement, &self.pods);
         let job_types = attribution.job_types(&types);
         let (pods, seen) = (attribution.pods(&self.pods), attribution.concurrency());
-        let idle = job_types.iter().all(|one| one.waiting == 0 && one.due == 0 && one.running == 0);
-        self.listen(idle.then_some(types));
+        let idle = job_types.iter().all(|one| one.running == 0 && runnable(one) == 0);
+        let empty = job_types.iter().filter(|one| one.waiting == 0).map(|one| one.name.clone());
+        self.listen(idle.then(|| empty.collect()));
         let concurrency = self.concurrency(seen, observation);
         self.scaler.problem = self.scaling_problem();
+        let awaited = self.scaler.problem.as_ref().is_some_and(|one| one.reason == reason::LOOKING_FOR_AUTOSCALERS);
+        let next = if awaited { next.min(ASK_AGAIN) } else { next };
         let Some(target) = self.target.clone() else { return next };
+        self.doubt_target(target.replicas);
         let rules = rules(&spec);
         let facts = Facts {
             job_types: &job_types,
@@ -191,7 +154,7 @@ impl Keeper {
                     from: target.replicas,
                     to: *to,
                     careful: rules.protect_busy && *to < target.replicas,
-                    name_rival: self.scaler.changed_by_others.len() + 1 >= CONTENDED as usize,
+                    name_rival: self.scaler.contention.is_near(),
                     reason: decision.reason.clone(),
                     decided_on: began,
                     target,
@@ -258,32 +221,6 @@ impl Keeper {
         self.scaler.concurrency.unwrap_or(1)
     }
 
-    /// While the backlog is empty, listens for the first job of these types; otherwise stops to.
-    fn listen(&mut self, types: Option<BTreeSet<JobTypeName>>) {
-        let (Some(types), Some(link)) = (types, &self.link) else {
-            self.scaler.forget_redis();
-            return;
-        };
-        if self.scaler.wake.as_ref().is_some_and(|(watched, _)| *watched == types) {
-            return;
-        }
-        let names: Vec<JobTypeName> = types.iter().cloned().collect();
-        let watch = link.work.watch_backlog(&names, self.context.resync);
-        self.scaler.wake = Some((types, link.work.client().tracker().watch(watch)));
-    }
-
-    /// Takes in what was heard of an empty backlog: there may be work now.
-    pub(super) fn backlog_changed(&mut self, said: Result<Value, Failure>) {
-        // What failed is seen by the passes, which say so.
-        let Ok(backlog) = said.and_then(parse_backlog) else { return };
-        let first_due = backlog.first_due.map(|at| at.0);
-        let news = first_due != self.scaler.first_due && first_due.is_some();
-        self.scaler.first_due = first_due;
-        if backlog.waiting || news {
-            self.next_pass = tokio::time::Instant::now();
-        }
-    }
-
     /// Pods changed: marks may have been seen, or somebody else scales.
     pub(super) fn pods_moved(&mut self) {
         if !self.scales() {
@@ -293,9 +230,7 @@ impl Keeper {
             self.next_pass = tokio::time::Instant::now();
         }
         let Some(target) = &self.target else { return };
-        let live =
-            self.pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over() && !record.pod.deleting);
-        let live = i32::try_from(live.count()).unwrap_or(i32::MAX);
+        let live = self.live_pods();
         let away = |count: i32| (i64::from(count) - i64::from(target.replicas)).abs();
         if away(live) > away(self.scaler.live_pods) {
             self.background.look_for_target_soon();
@@ -303,12 +238,40 @@ impl Keeper {
         self.scaler.live_pods = live;
     }
 
-    /// The target was read: whether somebody else changed its replicas.
+    /// Pods that were not asked to go.
+    fn live_pods(&self) -> i32 {
+        let live =
+            self.pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over() && !record.pod.deleting);
+        i32::try_from(live.count()).unwrap_or(i32::MAX)
+    }
+
+    /// Pods that do not come, or do not go: maybe somebody else scaled the target before they could.
+    fn doubt_target(&mut self, replicas: i32) {
+        let since = [self.scaler.wrote, self.scaler.target_asked].into_iter().flatten().max();
+        if self.live_pods() != replicas && since.is_none_or(|since| since.elapsed() > DOUBTFUL) {
+            self.background.look_for_target_soon();
+        }
+    }
+
+    /// The target was read, when it was `before`.
     pub(super) fn target_read(&mut self, before: Option<&ResolvedTarget>) {
-        let (Some(before), Some(now)) = (before, &self.target) else { return };
-        if self.scales() && before.uid == now.uid && before.replicas != now.replicas && self.scaler.decision.is_some() {
-            info!(from = before.replicas, to = now.replicas, "somebody else changed the replicas");
-            self.scaler.changed_by_other();
+        let (Some(before), Some(now)) = (before, &mut self.target) else { return };
+        let since = self.scaler.wrote.zip(self.scaler.target_asked);
+        if before.uid == now.uid && since.is_some_and(|(wrote, asked)| asked <= wrote) {
+            // The answer may be from before our own write.
+            now.replicas = before.replicas;
+        }
+        let now = now.replicas;
+        if before.replicas != now && self.target.as_ref().is_some_and(|target| target.uid == before.uid) {
+            self.changed_by_other(before.replicas, now);
+        }
+    }
+
+    /// Somebody else changed the replicas. Only who leads can tell: to all others, that is the leader.
+    fn changed_by_other(&mut self, from: i32, to: i32) {
+        if self.scaler.decision.is_some() && self.scales() && self.context.leads() {
+            info!(from, to, "somebody else changed the replicas");
+            self.scaler.contention.note(Instant::now());
             self.background.scale_against_a_rival();
             self.context.rivals.look_again();
         }
@@ -323,7 +286,7 @@ impl Keeper {
         match result {
             Ok((outcome, rival)) => {
                 self.scaler.failure = None;
-                self.scaler.rival = rival.or(self.scaler.rival.take());
+                self.scaler.contention.name(rival);
                 match outcome {
                     Outcome::Written => self.wrote_replicas(change),
                     Outcome::Moved { uid, replicas } => self.target_moved(change, &uid, replicas),
@@ -338,6 +301,7 @@ impl Keeper {
         if let Some(target) = &mut self.target {
             target.replicas = change.to;
         }
+        self.scaler.wrote = Some(Instant::now());
         let up = change.to > change.from;
         if let Some(history) = self.scaler.history.as_mut().filter(|_| up) {
             history.scaled_up(Instant::now(), u32::try_from(change.to - change.from).unwrap_or(0));
@@ -371,11 +335,13 @@ impl Keeper {
             self.background.look_for_target();
             return;
         }
-        let before = self.target.clone();
         if let Some(target) = &mut self.target {
             target.replicas = replicas;
         }
-        self.target_read(before.as_ref());
+        // A version that moved on with the same number, and whoever made it what we wanted, are no rivals.
+        if replicas != change.from && replicas != change.to {
+            self.changed_by_other(change.from, replicas);
+        }
     }
 
     /// Takes in that pods could not be marked, or a target not scaled.
@@ -399,12 +365,4 @@ impl Keeper {
 fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Option<i32>> {
     let cost = |pod: &PodFacts| Some((pod.name.clone(), *costs.get(&PodUid(pod.uid.clone()))?));
     pods.iter().filter_map(cost).collect()
-}
-
-/// How long until the next entry of one of these job types may be due; Redis's clock is known to the second, so from
-/// then on it is looked often.
-fn due_in(job_types: &[JobTypeFacts], observation: &Observation) -> Option<Duration> {
-    let next = job_types.iter().filter_map(|one| observation.job_types.get(&one.name)?.next_due_at).min()?;
-    let seconds = u64::try_from(next.0.saturating_sub(observation.redis_time.0)).unwrap_or(0);
-    Some(Duration::from_secs(seconds.saturating_sub(1)).max(DUE_SOON))
 }

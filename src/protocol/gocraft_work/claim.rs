@@ -21,7 +21,7 @@ pub struct Claiming {
     pub created_at: EpochSeconds,
     /// Job types whose cap or pause it holds.
     pub job_types: BTreeSet<JobTypeName>,
-    /// Jobs that one of its pods runs at once.
+    /// Jobs that one of its pods runs at once; 0: not known, so that what was claimed last stays.
     pub concurrency: u32,
     /// Host names of its pods now; Redis keeps them for a day.
     pub hosts: BTreeSet<String>,
@@ -60,13 +60,13 @@ impl GocraftWork {
             "uid": self.speaker.uid,
             "createdAt": claiming.created_at,
             "jobTypes": claiming.job_types,
-            "concurrency": claiming.concurrency,
         })
         .to_string();
-        // The script adds hosts and time.
+        // The script adds concurrency, hosts and time.
         claim.pop();
         let mut args = speaker_args(&self.speaker);
         args.extend([claiming.field().into(), claiming.cluster.clone().into(), claim.into()]);
+        args.push(claiming.concurrency.to_string().into());
         args.push(claiming.job_types.len().to_string().into());
         args.extend(claiming.job_types.iter().map(|name| name.as_str().into()));
         args.extend(claiming.hosts.iter().map(|host| host.clone().into()));

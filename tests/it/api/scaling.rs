@@ -76,9 +76,12 @@ async fn from_zero_at_the_first_job() {
     // Well within an idle look, so that only the watch over the list can have told.
     stage.until_replicas(1, Duration::from_secs(3)).await;
     println!("replicas after {:?}", pushed.elapsed());
-    let status =
-        stage.namespace.status("q", "desired", |s| s.scaling.as_ref().is_some_and(|s| s.desired_replicas == 1)).await;
-    assert!(status.scaling.unwrap().last_scale_time.is_some());
+    stage
+        .namespace
+        .status("q", "what was done, and when", |s| {
+            s.scaling.as_ref().is_some_and(|s| s.desired_replicas == 1 && s.last_scale_time.is_some())
+        })
+        .await;
     stage.push("mail", 24).await;
     stage.until_replicas(3, Duration::from_secs(10)).await;
     stage.namespace.delete().await;

@@ -7,6 +7,7 @@ mod grace;
 mod monitor;
 mod process;
 mod replicas;
+mod scaling;
 mod trouble;
 
 use std::collections::BTreeSet;

@@ -49,6 +49,16 @@ async fn bindings_are_kept_and_dropped() {
 }
 
 #[tokio::test]
+async fn a_claim_without_a_concurrency_keeps_the_one_before() {
+    let fixture = Fixture::new().await;
+    let known = claiming("home", "mail", &["a"]);
+    for (claimed, kept) in [(0, 0), (10, 10), (0, 10), (4, 4)] {
+        fixture.work.claim(&Claiming { concurrency: claimed, ..known.clone() }).await.unwrap();
+        assert_eq!(fixture.observe().await.claims[0].concurrency, kept, "claimed {claimed}");
+    }
+}
+
+#[tokio::test]
 async fn another_cluster_s_claim_is_respected_while_it_is_fresh() {
     let mut fixture = Fixture::new().await;
     let ours = claiming("home", "mail", &["a", "b"]);

@@ -58,6 +58,15 @@ impl Workers {
 
     /// Makes or changes it.
     pub async fn apply(&self, namespace: &TestNamespace) {
+        namespace
+            .api::<Deployment>()
+            .patch(self.name, &PatchParams::apply("test").force(), &Patch::Apply(&self.deployment()))
+            .await
+            .expect("a Deployment of workers");
+    }
+
+    /// What is made.
+    pub fn deployment(&self) -> Value {
         let labels = json!({"app": self.name});
         let mut pod = json!({
             "terminationGracePeriodSeconds": self.grace_seconds,
@@ -77,19 +86,14 @@ impl Workers {
         if let Some(init) = &self.init {
             pod["initContainers"] = json!([init]);
         }
-        let object = json!({
+        json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.name},
             "spec": {
                 "replicas": self.replicas,
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": pod},
             },
-        });
-        namespace
-            .api::<Deployment>()
-            .patch(self.name, &PatchParams::apply("test").force(), &Patch::Apply(&object))
-            .await
-            .expect("a Deployment of workers");
+        })
     }
 }
 
