@@ -172,3 +172,6 @@ fn phase(record: &PodRecord) -> PodPhase {
         _ => PodPhase::Pending,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,7 @@ struct Known {
     caps: State<Holding>,
     workers: State<Workers>,
     observation: Option<Observation>,
+    scaling: Option<(State<()>, Option<ScalingStatus>)>,
 }
 
 impl Known {
@@ -40,6 +41,7 @@ impl Known {
                 "mail",
                 JobTypeSeen { waiting: 5, lock: 1, cap: Some(2), ..JobTypeSeen::default() },
             )])),
+            scaling: None,
         }
     }
 
@@ -57,7 +59,7 @@ impl Known {
             mismatches: &BTreeMap::new(),
             pools: PoolCounts::default(),
             unresponsive: None,
-            scaling: None,
+            scaling: self.scaling.clone(),
             last_reap: None,
             recorded_through: None,
         };
@@ -162,4 +164,37 @@ fn runnable_is_what_could_start_now() {
         let seen = JobTypeSeen { waiting, lock, cap, paused, ..JobTypeSeen::default() };
         assert_eq!(runnable(&seen), expected, "{what}");
     }
+}
+
+#[test]
+fn scaling_is_reported_only_where_it_is_asked_for() {
+    let decided = ScalingStatus { desired_replicas: 3, reason: "r".into(), last_scale_time: None };
+    let of = |status: &JobQueueStatus| status.conditions.iter().find(|c| c.type_ == SCALING_ACTIVE).cloned();
+    let before = JobQueueStatus {
+        scaling: Some(ScalingStatus { last_scale_time: Some(Timestamp::UNIX_EPOCH), ..ScalingStatus::default() }),
+        ..JobQueueStatus::default()
+    };
+    let mut known = Known::good();
+    for (what, redis, state, ready, reason) in [
+        ("all is well", State::Good(()), State::Good(()), "True", "FollowsTheWork"),
+        ("not decided yet", State::Good(()), State::Pending, "True", "FirstPass"),
+        ("a rival", State::Good(()), State::Bad(bad("ScaledByAnother", true)), "False", "ScaledByAnother"),
+        ("Redis away", State::Bad(bad("Loading", false)), State::Good(()), "False", "Loading"),
+    ] {
+        known.redis = redis;
+        known.scaling = Some((state, Some(decided.clone())));
+        let next = known.status(&before);
+        let condition = of(&next).unwrap();
+        assert_eq!((condition.reason.as_str(), next.conditions[0].status.as_str()), (reason, ready), "{what}");
+        let scaling = next.scaling.unwrap();
+        assert_eq!(scaling.desired_replicas, 3);
+        assert_eq!(
+            scaling.last_scale_time,
+            Some(Timestamp::UNIX_EPOCH),
+            "what was done before a restart is still told"
+        );
+    }
+    known.scaling = None;
+    let without = known.status(&before);
+    assert!(of(&without).is_none() && without.scaling.is_none());
 }

@@ -19,7 +19,7 @@ impl Stage {
         api.patch_scale("w", &params, &Patch::Merge(&body)).await.expect("scaled");
     }
 
-    /// What a GitOps tool does that has `replicas` in its manifest.
+    /// What a tool that syncs from git does that has `replicas` in its manifest.
     async fn sync(&self, replicas: i32) {
         let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": {"replicas": replicas}});
         let params = PatchParams::apply("argocd-controller").force();

@@ -19,7 +19,7 @@ fn workers() -> Workers {
 }
 
 impl Stage {
-    fn scaled(&self, workers: Value, scaling: Value) -> Value {
+    fn scaled(&self, workers: &Value, scaling: &Value) -> Value {
         self.spec(json!({"workers": workers, "jobs": [{"name": "mail"}], "scaling": scaling}))
     }
 
@@ -43,7 +43,7 @@ async fn from_none_to_four_and_back_while_long_jobs_run() {
     let workers = workers();
     workers.apply(&stage.namespace).await;
     let scaling = json!({"maxReplicas": 4, "scaleDownStabilizationSeconds": 2});
-    stage.namespace.job_queue("q", stage.scaled(workers.target(), scaling)).await.unwrap();
+    stage.namespace.job_queue("q", stage.scaled(&workers.target(), &scaling)).await.unwrap();
     stage.namespace.status("q", "nothing to do", |s| s.scaling.as_ref().is_some_and(|s| s.desired_replicas == 0)).await;
 
     let pushed = Instant::now();
@@ -95,7 +95,7 @@ async fn a_rollout_and_a_scale_down_at_once_cut_nothing_off_that_the_rollout_wou
     let jobs = stage.enqueue("mail", 3, &json!({"ms": 9000}));
     stage
         .namespace
-        .job_queue("q", stage.scaled(workers.target(), json!({"maxReplicas": 4, "scaleDownStabilizationSeconds": 0})))
+        .job_queue("q", stage.scaled(&workers.target(), &json!({"maxReplicas": 4, "scaleDownStabilizationSeconds": 0})))
         .await
         .unwrap();
     wait_for("all to run", Duration::from_secs(30), || async {
@@ -139,7 +139,7 @@ async fn a_stateful_set_goes_down_behind_its_busy_ordinals() {
         .namespace
         .job_queue(
             "q",
-            stage.scaled(target, json!({"maxReplicas": 3, "jobsPerReplica": 6, "scaleDownStabilizationSeconds": 0})),
+            stage.scaled(&target, &json!({"maxReplicas": 3, "jobsPerReplica": 6, "scaleDownStabilizationSeconds": 0})),
         )
         .await
         .unwrap();
