@@ -13,6 +13,7 @@
 //! - [`status`], [`unresponsive`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
 //! - [`scale_facts`]: pure: what one look says of scaling; [`scale`]: has [`crate::scaling`] decide by it; [`scale_task`]:
 //!   what is written then; [`wake`]: the first job of an idle queue; [`contention`]: pure: who else writes the replicas.
+//! - [`numbers`]: a queue's own job types, and their metrics.
 //! - [`outcomes`]: what a keeper makes of what its tasks found.
 //! - [`deletion`]: what is awaited and taken back before a resource goes; [`farewell`]: does it.
 
@@ -27,6 +28,7 @@ pub mod events;
 mod farewell;
 pub mod keeper;
 pub mod link;
+mod numbers;
 mod outcomes;
 pub mod owned;
 pub mod ownership;

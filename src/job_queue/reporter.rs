@@ -11,17 +11,16 @@ use kube::Resource as _;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use super::access;
 use super::background::Done;
 use super::events::{self, Notice, Sent};
 use super::keeper::Keeper;
 use super::report::{self, Due, Outcome, WRITE_BOUND};
-use super::scale_facts::oldest_wait;
 use super::status::{Facts, Problem, State, status};
 use super::unresponsive::unresponsive;
-use super::{access, ownership};
 use crate::api::job_queue::JobQueue;
 use crate::api::status::{JobQueueStatus, LastReap, PoolCounts};
-use crate::metrics::{JobLabels, Metrics, QueueLabels};
+use crate::metrics::{Metrics, QueueLabels};
 use crate::protocol::{JobTypeName, Observation, PoolId};
 use crate::reaper::judge::Judgement;
 use crate::reaper::verdict::Proof;
@@ -30,17 +29,13 @@ use crate::reaper::verdict::Proof;
 const RECORD_STEP: usize = 500;
 /// How long the first word from Redis about new caps may take before the status says that it is awaited.
 const FIRST_WORD: Duration = Duration::from_secs(2);
-/// Job types in a status, so that it fits into etcd; those that the resource names come first.
-const JOBS_AT_MOST: usize = 250;
-/// Bytes of a job type's name in a status, if the resource does not name it.
-const NAME_AT_MOST: usize = 253;
 /// After a write that failed.
 const RETRY: Duration = Duration::from_secs(3);
 
 /// What a keeper reports, and what it has reported.
 pub struct Reporter {
-    observation: Option<Arc<Observation>>,
-    judgement: Judgement,
+    pub(super) observation: Option<Arc<Observation>>,
+    pub(super) judgement: Judgement,
     looked_at: Option<Instant>,
     /// The status as the API server has it, as far as we know.
     written: JobQueueStatus,
@@ -55,7 +50,9 @@ pub struct Reporter {
     last_reap: Option<LastReap>,
     would_reap: BTreeSet<PoolId>,
     notices: Vec<Notice>,
-    shown: BTreeSet<JobTypeName>,
+    pub(super) shown: BTreeSet<JobTypeName>,
+    /// Whether the last look's numbers are not shown yet.
+    pub(super) unshown: bool,
     /// Proofs that were counted.
     pub(super) proofs: BTreeSet<String>,
     /// Failures that were counted.
@@ -83,6 +80,7 @@ impl Reporter {
             would_reap: BTreeSet::new(),
             notices: Vec::new(),
             shown: BTreeSet::new(),
+            unshown: false,
             proofs: BTreeSet::new(),
             failures: BTreeSet::new(),
         }
@@ -96,6 +94,7 @@ impl Reporter {
         }
         self.would_reap.retain(|pool| judgement.dead.contains_key(pool));
         self.observation = Some(observation);
+        self.unshown = true;
         self.judgement = judgement;
         self.looked_at = Some(Instant::now());
     }
@@ -339,58 +338,5 @@ impl Keeper {
             recorded_through: Some(self.reporter.recorded_through.clone()).filter(|id| !id.is_empty()),
         };
         status(&facts, &self.reporter.written)
-    }
-
-    /// The job types that this queue's status is about: those that it names and those that its own workers run; all
-    /// that Redis knows, where no other queue shares the namespace. At most [`JOBS_AT_MOST`], the named ones first.
-    pub(super) fn own_types(&self) -> BTreeSet<JobTypeName> {
-        let named: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
-        let mut own = named.clone();
-        let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
-        let alone = ownership::others(&link.own_claim(), &observation.claims).next().is_none();
-        if alone {
-            own.extend(observation.job_types.keys().cloned());
-        } else {
-            let ours = self.reporter.judgement.pods_of.keys();
-            let beats = ours.filter_map(|pool| observation.pools.get(pool)?.heartbeat.as_ref());
-            own.extend(beats.flat_map(|beat| beat.job_names.iter().cloned()));
-        }
-        own.retain(|name| name.as_str().len() <= NAME_AT_MOST || named.contains(name));
-        while own.len() > JOBS_AT_MOST.max(named.len()) {
-            let Some(last) = own.iter().rev().find(|name| !named.contains(*name)).cloned() else { break };
-            own.remove(&last);
-        }
-        own
-    }
-
-    fn show_metrics(&mut self) {
-        let Some(observation) = self.reporter.observation.clone() else { return };
-        let own = self.own_types();
-        let metrics = &self.context.metrics;
-        let gone: Vec<_> = self.reporter.shown.difference(&own).cloned().collect();
-        metrics.forget_jobs(&self.labels, gone.iter().map(JobTypeName::as_str));
-        for name in &own {
-            let Some(seen) = observation.job_types.get(name) else { continue };
-            let labels = JobLabels {
-                namespace: self.labels.namespace.clone(),
-                jobqueue: self.labels.jobqueue.clone(),
-                job: name.to_string(),
-            };
-            metrics.waiting.get_or_create(&labels).set(seen.waiting as i64);
-            metrics.running.get_or_create(&labels).set(seen.running() as i64);
-            metrics.locks.get_or_create(&labels).set(seen.lock);
-            metrics.max_concurrency.get_or_create(&labels).set(seen.cap.unwrap_or(0));
-            let wait = oldest_wait(seen, &observation).unwrap_or(0);
-            metrics.oldest_wait.get_or_create(&labels).set(wait as f64);
-        }
-        self.reporter.shown = own;
-        match self.scaler.status() {
-            Some(scaling) => {
-                metrics.desired_replicas.get_or_create(&self.labels).set(i64::from(scaling.desired_replicas));
-            }
-            None => {
-                metrics.desired_replicas.remove(&self.labels);
-            }
-        }
     }
 }
