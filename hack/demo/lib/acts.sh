@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What is shown of caps, and the result of it all. deaths.sh has the rest.
+# What is shown of caps, and the result of it all. deaths.sh and scaling.sh have the rest.
 
 # enqueue JOB_TYPE COUNT ARGS: with the library's own Enqueuer, unchanged. Sets ENQUEUED to the jobs' ids.
 enqueue() {
@@ -37,6 +37,7 @@ act_overwrite() {
     wait_until 20 "the overwritten cap was not put back" cap_is 2
   done
   end_monitor
+  stop_background
   times=$(put_back_times "$key" <"$SCRATCH/monitor" | sort -n)
   [ "$(wc -l <<<"$times")" = "$count" ] || die "the cap was overwritten $count times, and MONITOR shows that it was put back $(wc -w <<<"$times") times"
   note "Cap overwritten with 10, $count times" "back after $(sed -n "$(((count + 1) / 2))p" <<<"$times") ms at the median, $(tail -n 1 <<<"$times") ms at most (Redis' clock)"
@@ -50,7 +51,6 @@ end_monitor() {
   for id in $(redis CLIENT LIST | sed -n 's/^id=\([0-9]*\) .* cmd=monitor .*/\1/p'); do
     redis CLIENT KILL ID "$id" >/dev/null
   done
-  stop_background
 }
 
 # put_back_times KEY: milliseconds from each SET of a client to the next one of a script, out of MONITOR's lines.
@@ -104,6 +104,13 @@ at_rest() {
   [ "$(kube get jobqueue mail -o 'jsonpath={.status.waiting} {.status.running} {.status.replicas}')" = "0 0 2" ]
 }
 
+# show_events JOBQUEUE: of this one, not of one of this name that an earlier run left.
+show_events() {
+  printf '\n$ kubectl get events --field-selector involvedObject.name=%s\n' "$1"
+  kube get events --field-selector "involvedObject.uid=$(kube get jobqueue "$1" -o 'jsonpath={.metadata.uid}')" --sort-by=.eventTime \
+    -o 'custom-columns=TYPE:.type,REASON:.reason,TIMES:.series.count,MESSAGE:.message'
+}
+
 show_result() {
   step "What happened"
   wait_until 60 "the JobQueue's status does not come to rest" at_rest
@@ -112,10 +119,9 @@ show_result() {
   table
   printf '\n$ kubectl get jobqueues\n'
   kube get jobqueues
-  printf '\n$ kubectl get events --field-selector involvedObject.kind=JobQueue\n'
-  # Of this JobQueue, not of one that an earlier run left.
-  kube get events --field-selector "involvedObject.uid=$(kube get jobqueue mail -o 'jsonpath={.metadata.uid}')" --sort-by=.eventTime \
-    -o 'custom-columns=TYPE:.type,REASON:.reason,TIMES:.series.count,MESSAGE:.message'
+  show_events mail
+  show_events thumbnails
+  printf '\nThe picture of 0 -> %s -> 0: %s\n' "$AT_MOST" "$PICTURE"
   show_way_on
   printf '\nDone in %d s.\n' "$((SECONDS - BEGAN))"
 }

@@ -107,7 +107,7 @@ explain_failure() {
   {
     echo
     kube get jobqueues,pods -o wide
-    kube get jobqueue mail -o 'jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}'
+    kube get jobqueues -o 'jsonpath={range .items[*]}JobQueue {.metadata.name}{"\n"}{range .status.conditions[*]}  {.type}={.status} {.reason}: {.message}{"\n"}{end}{end}'
     "$KUBECTL" --namespace "$OPERATOR_NAMESPACE" logs "deployment/$RELEASE" --tail=15
   } >&2 2>&1
 }

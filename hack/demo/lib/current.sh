@@ -94,12 +94,14 @@ show_way_on() { printf "\nAll that the demo made is removed now.\n"; }
 
 # clean_up: in an order in which nothing hangs: the operator must be there to take off finalizers.
 clean_up() {
-  local status=0
+  local status=0 name
   [ -n "${INSTALLED:-}${APPLIED:-}" ] || "$KUBECTL" get namespace "$NAMESPACE" >/dev/null 2>&1 || return 0
   step "Clean up"
   if [ -n "${APPLIED:-}" ] && ! kube delete jobqueues --all --timeout=60s >/dev/null 2>&1; then
-    say "the JobQueue did not go by itself; its finalizer is taken off"
-    kube patch jobqueue mail --type=merge --patch '{"metadata":{"finalizers":null}}' >/dev/null 2>&1 || true
+    say "a JobQueue did not go by itself; its finalizer is taken off"
+    for name in mail thumbnails; do
+      kube patch jobqueue "$name" --type=merge --patch '{"metadata":{"finalizers":null}}' >/dev/null 2>&1 || true
+    done
   fi
   "$HELM" uninstall "$RELEASE" --namespace "$NAMESPACE" --ignore-not-found --wait --timeout 60s >"$SCRATCH/helm" 2>&1 || status=1
   if [ -n "${BROUGHT_DEFINITION:-}" ]; then

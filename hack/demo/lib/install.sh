@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # variables in capitals are shared with the other files
-# The operator by helm, Redis and the JobQueue from examples/.
+# The operator by helm, Redis and the JobQueues from examples/.
 
 # install_operator: needs $HELM, $RELEASE, $OPERATOR_NAMESPACE, $IMAGE, $HELM_SETTINGS and $IMAGE_SUM.
 install_operator() {
@@ -30,28 +30,38 @@ rolled_out() {
 }
 
 apply_examples() {
-  step "Apply examples/redis.yaml and examples/jobqueue.yaml (namespace $NAMESPACE)"
+  local name
+  step "Apply redis.yaml, jobqueue.yaml and jobqueue-scaling.yaml of examples/ (namespace $NAMESPACE)"
   "$KUBECTL" get namespace "$NAMESPACE" >/dev/null 2>&1 || "$KUBECTL" create namespace "$NAMESPACE" >/dev/null
   APPLIED=yes
   remove_examples
   sed "s|localhost/redis:dev|$REDIS_IMAGE|" "$ROOT/examples/redis.yaml" | kube apply -f - >/dev/null
   rolled_out "$NAMESPACE" redis
   require_redis
-  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|" "$ROOT/examples/jobqueue.yaml" | kube apply -f - >/dev/null
-  kube wait --for=condition=Ready jobqueue/mail --timeout=60s >/dev/null 2>&1 ||
-    die "the JobQueue mail is not Ready; its conditions are above"
-  wait_until 30 "poolkeeper made no Deployment from the template" kube get deployment mail
+  apply_with_workers "$ROOT/examples/jobqueue.yaml"
+  apply_with_workers "$ROOT/examples/jobqueue-scaling.yaml"
+  for name in mail thumbnails; do
+    kube wait --for=condition=Ready "jobqueue/$name" --timeout=60s >/dev/null 2>&1 ||
+      die "the JobQueue $name is not Ready; its conditions are above"
+    wait_until 30 "poolkeeper made no Deployment from the template of JobQueue $name" kube get deployment "$name"
+  done
   rolled_out "$NAMESPACE" mail
-  say "JobQueue mail is Ready, its workers run"
+  say "JobQueue mail is Ready and its workers run; JobQueue thumbnails is Ready and has none"
+}
+
+# apply_with_workers FILE: with the worker's image of this run.
+apply_with_workers() {
+  sed "s|localhost/gocraft-worker:dev|$WORKER_IMAGE|" "$1" | kube apply -f - >/dev/null ||
+    die "$(basename "$1") could not be applied; see above"
 }
 
 # remove_examples: what an earlier run left, so that all counts begin at zero.
 remove_examples() {
-  kube delete jobqueue mail --ignore-not-found --timeout=180s >/dev/null ||
-    die "the JobQueue mail of an earlier run does not go; look at: kubectl --namespace $NAMESPACE describe jobqueue mail"
-  kube delete deployment redis --ignore-not-found --timeout=60s >/dev/null
+  kube delete jobqueue mail thumbnails --ignore-not-found --timeout=180s >/dev/null ||
+    die "a JobQueue of an earlier run does not go; look at: kubectl --namespace $NAMESPACE describe jobqueues"
+  kube delete deployment/redis pod/burst --ignore-not-found --timeout=60s >/dev/null
   # The Deployment's name is free once the old pods are gone, and so is the Service's address.
-  kube wait --for=delete pod --selector app.kubernetes.io/name=mail-worker --timeout=90s >/dev/null 2>&1 || true
+  kube wait --for=delete pod --selector 'app.kubernetes.io/name in (mail-worker,thumbnail-worker)' --timeout=90s >/dev/null 2>&1 || true
   kube wait --for=delete pod --selector app.kubernetes.io/name=redis --timeout=60s >/dev/null 2>&1 || true
 }
 

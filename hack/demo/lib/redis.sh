@@ -34,28 +34,35 @@ return lines'
 
 pools_of() { redis EVAL "$POOLS_SCRIPT" 1 "$(job_key "$1")"; }
 
-# start_samples JOB_TYPE [POOL]: sample every few milliseconds, into $SAMPLES, until stop_samples; 2 minutes at most.
+# start_samples JOB_TYPE [POOL]: sample every few milliseconds until stop_samples.
 # Fields of a line: 1 time, 2 running, 3 lock, 4 cap, 5 waiting, 6 front of the queue, 7 in progress in POOL.
-SAMPLES=$SCRATCH/samples
 start_samples() {
-  local list hash
+  local list
   list=$(job_key "$1")
-  hash=$(redis SCRIPT LOAD "$SAMPLE_SCRIPT")
+  sample_with 0.002 "$SAMPLE_SCRIPT" "$list" "$list:${2:-none}:inprogress"
+}
+
+# sample_with PAUSE SCRIPT KEY...: into $SAMPLES, the time and the script's answer again and again; 3 minutes at most.
+SAMPLES=$SCRATCH/samples
+sample_with() {
+  local pause=$1 hash
+  hash=$(redis SCRIPT LOAD "$2")
+  shift 2
   : >"$SAMPLES"
-  background take_samples "EVALSHA $hash 2 $list $list:${2:-none}:inprogress"
+  background take_samples "$pause" "EVALSHA $hash $# $*"
   wait_until 20 "Redis gives no samples" test -s "$SAMPLES"
 }
 
-# One redis-cli all the time: it reads commands from its input, and ends when that does.
+# take_samples PAUSE COMMAND. One redis-cli all the time: it reads commands from its input, and ends when that does.
 take_samples() {
-  local reply cli deadline=$((SECONDS + 120))
+  local reply cli deadline=$((SECONDS + 180))
   coproc cli { kube exec --stdin deployment/redis --container redis -- redis-cli 2>/dev/null; }
   while [ "$SECONDS" -lt "$deadline" ]; do
-    echo "$1" >&"${cli[1]}" || return
+    echo "$2" >&"${cli[1]}" || return
     IFS= read -r -t 10 -u "${cli[0]}" reply || return
     printf '%s %s\n' "${EPOCHREALTIME/./}" "$reply" >>"$SAMPLES"
     # Nothing comes unasked: this is a pause, without a process that sleeps.
-    IFS= read -r -t 0.002 -u "${cli[0]}" _ || true
+    IFS= read -r -t "$1" -u "${cli[0]}" _ || true
   done
 }
 
@@ -70,9 +77,9 @@ wait_sample() { wait_until "$1" "$2" sampled "$3"; }
 # idle_since TIME: an awk condition: nothing waits and nothing runs any more.
 idle_since() { echo "t > $1 && \$2 == 0 && \$5 == 0"; }
 
-# total NAME: one of poolkeeper's own counters.
+# total NAME [NAMESPACE]: one of poolkeeper's own counters, of the workers' namespace work or another one.
 total() {
   local value
-  value=$(redis HGET work:poolkeeper:totals "$1")
+  value=$(redis HGET "${2:-work}:poolkeeper:totals" "$1")
   echo "${value:-0}"
 }
