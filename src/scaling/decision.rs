@@ -1,7 +1,7 @@
 //! What to do about a target now: how many replicas it should have, and the next step towards them.
 //!
 //! Up at once, within `maxScaleUpPerMinute`; down not below what was recommended within the stabilization window, and
-//! as far as [`lowering`](super::lowering) allows. The bounds come last: they count at once, whatever was recommended,
+//! as far as `lowering.rs` allows. The bounds come last: they count at once, whatever was recommended,
 //! and whoever's hand left the target outside of them.
 
 use std::cmp::Ordering;

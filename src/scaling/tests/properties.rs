@@ -216,6 +216,11 @@ proptest! {
             prop_assert!(*to > stage.current);
         }
     }
+}
+
+// Over many looks each.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..config() })]
 
     #[test]
     fn within_any_60_seconds_no_more_is_added_than_allowed(stage in stage(), waiting in prop::collection::vec(0..300_u64, 150)) {
@@ -248,10 +253,6 @@ proptest! {
             prop_assert_eq!((now.desired, &now.step), (first.desired, &first.step), "at {} of {}", second, quiet);
         }
     }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..config() })]
 
     /// "No flapping": within a window, at most one change of direction; once it went up, it does not go down.
     #[test]
