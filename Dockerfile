@@ -5,6 +5,7 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY src src
 COPY lua lua
 RUN --mount=type=cache,target=/usr/local/cargo/registry \

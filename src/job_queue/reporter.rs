@@ -242,7 +242,9 @@ impl Keeper {
         self.show_metrics();
         if !self.context.leads() {
             // Whoever led meanwhile has written; what we know of it is what the watch says.
-            self.reporter.written = self.queue.status.clone().unwrap_or_default();
+            if let Some(status) = &self.queue.status {
+                self.reporter.written.clone_from(status);
+            }
             self.reporter.written_at = None;
             self.reporter.due_at = None;
             if let Some(told) = &self.reporter.written.recorded_through {

@@ -121,7 +121,7 @@ impl Observer {
         let parts = self.plan.parts();
         let calls = parts.iter().enumerate().map(|(at, part)| self.call(work, part, at == 0)).collect();
         let (answers, connection) = work.client().run_all(calls).await?;
-        let mut reading = parse::Reading::new(connection);
+        let mut reading = parse::Reading::new(connection, &self.plan);
         for (at, (part, answer)) in parts.iter().zip(answers).enumerate() {
             let pools: &BTreeSet<PoolId> = if at == 0 { &self.plan.pools } else { &BTreeSet::new() };
             reading.add(pools, part, answer?)?;

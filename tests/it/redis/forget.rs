@@ -22,7 +22,7 @@ async fn refuses_while_anything_of_the_pool_remains() {
         ("HSET work:jobs:a:lock_info D -1", "HDEL work:jobs:a:lock_info D"),
     ] {
         fixture.line::<()>(make).await;
-        assert_eq!(fixture.work.forget(&dead(&["D"]), &types).await.unwrap()[&"D".into()], Forgotten::Remains);
+        assert_eq!(fixture.work.forget(&dead(&["D"]), &types).await.unwrap()["D"], Forgotten::Remains);
         assert_eq!(
             fixture.line::<i64>("EXISTS work:worker_pools work:worker_pools:D work:poolkeeper:bindings").await,
             3
@@ -30,7 +30,7 @@ async fn refuses_while_anything_of_the_pool_remains() {
         fixture.line::<()>(undo).await;
     }
     fixture.line::<()>("HSET work:jobs:a:lock_info D 0").await;
-    assert_eq!(fixture.work.forget(&dead(&["D"]), &types).await.unwrap()[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(fixture.work.forget(&dead(&["D"]), &types).await.unwrap()["D"], Forgotten::Forgotten);
     let keys: Vec<String> = fixture.line("KEYS *").await;
     assert!(keys.iter().all(|key| key.starts_with("work:poolkeeper:")), "{keys:?}");
 }
@@ -38,9 +38,9 @@ async fn refuses_while_anything_of_the_pool_remains() {
 #[tokio::test]
 async fn the_second_run_finds_it_gone() {
     let mut fixture = with_pool().await;
-    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()["D"], Forgotten::Forgotten);
     let before = fixture.dump().await;
-    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()[&"D".into()], Forgotten::Gone);
+    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()["D"], Forgotten::Gone);
     assert_eq!(fixture.dump().await, before);
 }
 
@@ -52,7 +52,7 @@ async fn a_heartbeat_that_moved_saves_the_pool() {
     let states = fixture.work.forget(&pools, &[]).await.unwrap();
     assert!(states.values().all(|state| *state == Forgotten::Moved), "{states:?}");
     let states = fixture.work.forget(&[silent("D", 7)], &[]).await.unwrap();
-    assert_eq!(states[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(states["D"], Forgotten::Forgotten);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn works_when_redis_is_out_of_memory() {
     let mut fixture = with_pool().await;
     fixture.work.fence(poolkeeper::protocol::gocraft_work::FenceOp::Advance).await.unwrap();
     fixture.line::<()>("CONFIG SET maxmemory 1").await;
-    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(fixture.work.forget(&dead(&["D"]), &[]).await.unwrap()["D"], Forgotten::Forgotten);
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_pool_that_signed_off_by_itself_is_tidied_up_and_not_told_of() {
     fixture.line::<()>("HSET work:jobs:a:lock_info D 0").await;
     fixture.line::<()>("HSET work:poolkeeper:bindings D {}").await;
     let states = fixture.work.forget(&dead(&["D"]), &[job_type("a")]).await.unwrap();
-    assert_eq!(states[&"D".into()], Forgotten::Gone);
+    assert_eq!(states["D"], Forgotten::Gone);
     assert_eq!(fixture.line::<i64>("EXISTS work:poolkeeper:bindings work:jobs:a:lock_info").await, 0);
     assert_eq!(fixture.line::<i64>("XLEN work:poolkeeper:record").await, 0, "a clean stop is no reap");
     assert_eq!(fixture.line::<Option<i64>>("HGET work:poolkeeper:totals pools_reaped").await, None);

@@ -36,8 +36,8 @@ async fn shows_all_of_a_namespace_and_needs_one_script_when_nothing_new_is_there
     assert_eq!(email.lock_info.len(), 2);
     assert!(seen.job_types[&job_type("img")].paused);
     assert_eq!(seen.pools.keys().map(PoolId::as_str).collect::<Vec<_>>(), ["L", "N"]);
-    assert!(seen.pools[&"L".into()].listed && !seen.pools[&"N".into()].listed);
-    let beat = seen.pools[&"L".into()].heartbeat.as_ref().unwrap();
+    assert!(seen.pools["L"].listed && !seen.pools["N"].listed);
+    let beat = seen.pools["L"].heartbeat.as_ref().unwrap();
     assert_eq!((beat.heartbeat_at, beat.concurrency), (EpochSeconds(2_000), 4));
     assert_eq!(seen.totals["jobs_requeued"], 4);
 
@@ -49,10 +49,10 @@ async fn shows_all_of_a_namespace_and_needs_one_script_when_nothing_new_is_there
 
     // A pool that is new shows with its heartbeat in the same pass.
     fixture.beat("M", 3_000, "email").await;
-    assert!(observer.observe(&fixture.work).await.unwrap().pools[&"M".into()].heartbeat.is_some());
+    assert!(observer.observe(&fixture.work).await.unwrap().pools["M"].heartbeat.is_some());
     fixture.line::<()>("DEL work:worker_pools:M").await;
     fixture.line::<()>("SREM work:worker_pools M").await;
-    assert!(!observer.observe(&fixture.work).await.unwrap().pools.contains_key(&"M".into()));
+    assert!(!observer.observe(&fixture.work).await.unwrap().pools.contains_key("M"));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_sweep_finds_lists_that_nothing_names() {
         assert!(sweep.step(&work).await.unwrap().is_empty(), "no second round within a minute");
         let seen = observer.observe(&work).await.unwrap();
         assert_eq!(seen.job_types[&job_type("a:b")].in_progress, [("D".into(), 1)].into(), "{namespace}");
-        assert!(seen.pools.contains_key(&"D".into()));
+        assert!(seen.pools.contains_key("D"));
     }
 }
 

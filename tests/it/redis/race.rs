@@ -41,7 +41,7 @@ async fn two_reapers_free_a_pool_once_and_the_lock_never_dips() {
     stop.store(true, Ordering::Relaxed);
     poll.await.unwrap();
 
-    let reaped = [one.unwrap(), two.unwrap()].map(|reaped| reaped.pools[&"D".into()].clone());
+    let reaped = [one.unwrap(), two.unwrap()].map(|reaped| reaped.pools["D"].clone());
     assert_eq!(reaped.iter().map(|pool| pool.jobs).sum::<u64>(), 3);
     assert!(reaped.iter().all(|pool| pool.forgotten));
     assert_eq!(reaped.iter().filter(|pool| pool.forgotten_by_us).count(), 1, "counted once");
@@ -63,7 +63,7 @@ async fn a_pool_that_nobody_remembers_is_settled_and_one_that_appears_is_spared(
         fixture.running("replicate", "D", &["r1", "r2"]).await;
         fixture.locks("replicate", 2, &[("D", 2)]).await;
         let observation = fixture.observe().await;
-        assert!(observation.pools[&"D".into()].heartbeat.is_none());
+        assert!(observation.pools["D"].heartbeat.is_none());
         if appears {
             fixture.beat("D", 5_000, "replicate").await;
         }
@@ -90,7 +90,7 @@ async fn what_a_dead_pool_took_after_the_look_is_given_back_too() {
     fixture.running("b", "L", &["b2"]).await;
     let reaped = reap(&fixture.work, &observation, &dead(&["D"]), &BTreeMap::default()).await.unwrap();
     assert!(reaped.is_complete(), "{reaped:?}");
-    let pool = &reaped.pools[&"D".into()];
+    let pool = &reaped.pools["D"];
     assert_eq!((pool.jobs, pool.locks), (2, 2));
     assert_eq!(fixture.list("work:jobs:b").await, ["b1"]);
     assert_eq!(fixture.lock("b").await, Some(1));
@@ -112,7 +112,7 @@ async fn a_late_finish_of_a_reaped_pool_is_settled() {
     fixture.line::<()>("DECR work:jobs:a:lock").await;
     fixture.line::<()>("HINCRBY work:jobs:a:lock_info D -1").await;
     let observation = fixture.observe().await;
-    assert!(observation.reaped.contains_key(&"D".into()));
+    assert!(observation.reaped.contains_key("D"));
     assert!(reap(&fixture.work, &observation, &dead(&["D"]), &none).await.unwrap().is_complete());
     assert_eq!(fixture.lock("a").await, Some(0));
     assert!(fixture.info("a").await.is_empty());

@@ -124,13 +124,13 @@ async fn a_listed_pool_without_a_heartbeat_is_settled_and_forgotten_unless_it_be
     assert_eq!(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap(), moved);
     fixture.beat("D", 5, "a").await;
     assert_eq!(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap(), moved);
-    assert_eq!(fixture.work.forget(&[beatless("D")], &[]).await.unwrap()[&"D".into()], Forgotten::Moved);
+    assert_eq!(fixture.work.forget(&[beatless("D")], &[]).await.unwrap()["D"], Forgotten::Moved);
     fixture.line::<()>("DEL work:worker_pools:D").await;
     assert_eq!(fixture.work.settle(&types[0], &[unknown("D")], &[], 500).await.unwrap(), moved);
-    assert_eq!(fixture.work.forget(&[unknown("D")], &[]).await.unwrap()[&"D".into()], Forgotten::Moved);
+    assert_eq!(fixture.work.forget(&[unknown("D")], &[]).await.unwrap()["D"], Forgotten::Moved);
     let report = done(fixture.work.settle(&types[0], &[beatless("D")], &[], 500).await.unwrap());
     assert_eq!(report.moved, 1);
-    assert_eq!(fixture.work.forget(&[beatless("D")], &types).await.unwrap()[&"D".into()], Forgotten::Forgotten);
+    assert_eq!(fixture.work.forget(&[beatless("D")], &types).await.unwrap()["D"], Forgotten::Forgotten);
     assert_eq!(fixture.line::<i64>("EXISTS work:worker_pools work:jobs:a:lock_info").await, 0);
 }
 

@@ -10,10 +10,12 @@ use crate::protocol::{ConnectionId, EpochSeconds, JobTypeName, JobTypeSeen, Obse
 use crate::redis::{Failure, Value};
 
 /// An observation in the making.
-pub(super) struct Reading {
+pub(super) struct Reading<'a> {
     observation: Observation,
     known_jobs: Option<Vec<JobTypeName>>,
     sets: Option<[Head; 2]>,
+    /// What it names is not kept a second time.
+    plan: &'a Plan,
 }
 
 /// What one round of scripts answered.
@@ -25,10 +27,10 @@ pub(super) struct Answer {
     pub(super) sets: Option<[Head; 2]>,
 }
 
-impl Reading {
-    pub(super) fn new(connection: ConnectionId) -> Self {
+impl<'a> Reading<'a> {
+    pub(super) fn new(connection: ConnectionId, plan: &'a Plan) -> Self {
         let observation = Observation { connection, ..Observation::default() };
-        Self { observation, known_jobs: None, sets: None }
+        Self { observation, known_jobs: None, sets: None, plan }
     }
 
     /// Adds the answer of one script, which was asked for these pools and this part.
@@ -51,12 +53,12 @@ impl Reading {
             return Err(shape);
         }
         for (pool, beat) in pools.iter().zip(beats) {
-            if let Some(beat) = parse_beat(beat)? {
+            if let Some(beat) = parse_beat(self.plan, beat)? {
                 self.observation.pools.entry(pool.clone()).or_default().heartbeat = Some(Box::new(beat));
             }
         }
         for (name, seen) in part.job_types.iter().zip(types) {
-            self.observation.job_types.insert(name.clone(), parse_type(seen)?);
+            self.observation.job_types.insert(name.clone(), parse_type(self.plan, seen)?);
         }
         for ((name, pool), length) in part.lists.iter().zip(lengths) {
             let Some(seen) = self.observation.job_types.get_mut(name) else { continue };
@@ -78,13 +80,13 @@ impl Reading {
         let observation = &mut self.observation;
         observation.redis_time = EpochSeconds(next()?.number()?.unwrap_or_default());
         for pool in next()?.texts()? {
-            observation.pools.entry(pool.into()).or_default().listed = true;
+            observation.pools.entry(pool_id(self.plan, pool)).or_default().listed = true;
         }
         self.known_jobs = Some(next()?.texts()?.into_iter().map(Into::into).collect());
         for (pool, text) in next()?.pairs()? {
             // A binding that cannot be read is none: the pool is bound anew, or silence decides.
             if let Ok(binding) = serde_json::from_str(&text) {
-                observation.bindings.insert(pool.into(), binding);
+                observation.bindings.insert(pool_id(self.plan, pool), binding);
             }
         }
         for (pool, score) in next()?.pairs()? {
@@ -124,15 +126,25 @@ impl Reading {
     }
 }
 
-fn parse_beat(reply: Reply) -> Result<Option<crate::protocol::Heartbeat>, Failure> {
+fn pool_id(plan: &Plan, id: String) -> PoolId {
+    plan.pools.get(id.as_str()).cloned().unwrap_or_else(|| id.into())
+}
+
+fn parse_beat(plan: &Plan, reply: Reply) -> Result<Option<crate::protocol::Heartbeat>, Failure> {
     if !matches!(reply.value, Value::Array(_)) {
         return Ok(None);
     }
     let fields = reply.parts()?.map(|part| part.text()).collect::<Result<Vec<_>, _>>()?;
-    Ok(<[Option<String>; 6]>::try_from(fields).ok().and_then(heartbeat::parse))
+    let mut beat = <[Option<String>; 6]>::try_from(fields).ok().and_then(heartbeat::parse);
+    for name in beat.iter_mut().flat_map(|beat| &mut beat.job_names) {
+        if let Some(known) = plan.job_types.get(name) {
+            name.clone_from(known);
+        }
+    }
+    Ok(beat)
 }
 
-fn parse_type(reply: Reply) -> Result<JobTypeSeen, Failure> {
+fn parse_type(plan: &Plan, reply: Reply) -> Result<JobTypeSeen, Failure> {
     if !matches!(reply.value, Value::Array(_)) {
         return Ok(JobTypeSeen { spoiled: reply.text()?, ..JobTypeSeen::default() });
     }
@@ -144,7 +156,7 @@ fn parse_type(reply: Reply) -> Result<JobTypeSeen, Failure> {
     while let (Some(pool), Some(count)) = (fields.next(), fields.next()) {
         let count = count.tally()?;
         if count != 0 {
-            lock_info.insert(PoolId::from(pool.text()?.unwrap_or_default()), count);
+            lock_info.insert(pool_id(plan, pool.text()?.unwrap_or_default()), count);
         }
     }
     Ok(JobTypeSeen {
