@@ -2,7 +2,8 @@
 //!
 //! How the number comes about, file by file:
 //!
-//! - [`demand`](mod@demand): each job type's runnable and running jobs, as far as its cap lets them run, become replicas by ratio.
+//! - [`demand`](mod@demand): each job type's runnable and running jobs, as far as its cap lets them run, become
+//!   replicas by ratio.
 //! - `growth`: more of them while jobs wait too long.
 //! - [`history`]: what was recommended lately, below which nothing is lowered, and what was added within a minute.
 //! - [`rules`]: what the resource allows; its bounds come last, and always.
