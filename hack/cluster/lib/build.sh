@@ -27,6 +27,11 @@ recipe() {
 		component=helm version=$HELM module=helm.sh/helm/v3 package=$module/cmd/helm
 		flags=(-ldflags "-s -w -X helm.sh/helm/v3/internal/version.version=v$HELM")
 		;;
+	keda | keda-adapter)
+		component=keda version=$KEDA module=github.com/kedacore/keda/v2 package=$module/cmd/operator
+		[ "$1" = keda ] || package=$module/cmd/adapter
+		flags=(-ldflags "-s -w -X $module/version.Version=$KEDA")
+		;;
 	kubectl | kubelet | kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy)
 		component=kubernetes version=${2:-$DEFAULT_KUBERNETES} module=k8s.io/kubernetes package=$module/cmd/$1
 		local into=k8s.io/component-base/version minor=${version#*.}
