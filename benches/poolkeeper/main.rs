@@ -4,23 +4,30 @@
 //! of `make build` as a process (`BENCH_OPERATOR`), gocraft/work programs (`BENCH_WORKER`). `hack/bench` starts and ends
 //! what is needed, and passes on which stages are wanted; none means all.
 
+mod audit;
 mod caps;
 mod deaths;
 mod figures;
+mod identity;
+mod keda;
 mod library;
 mod machine;
 mod operator;
 mod scale;
+mod scaling;
 mod settling;
+mod watched;
 mod workers;
 
 /// The harness of the integration tests.
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/it/support"]
 mod support {
+    pub mod cluster;
     pub mod kube;
     pub mod pods;
     pub mod redis;
+    pub mod workers;
 }
 
 use std::time::Instant;
@@ -31,24 +38,44 @@ use tokio_util::task::AbortOnDropHandle;
 const MASS_ROUNDS: usize = 3;
 const SETTLING_ROUNDS: usize = 5;
 const LIBRARY_ROUNDS: usize = 10;
-const STAGES: [&str; 6] = ["deaths", "mass", "settling", "caps", "scale", "library"];
+const STAGES: [&str; 7] = ["deaths", "mass", "settling", "caps", "scale", "scaling", "library"];
+/// Needs another cluster than the others, so it runs by itself.
+const BESIDE_KEDA: &str = "keda";
 
 #[tokio::main]
 async fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
-    if let Some(unknown) = wanted.iter().find(|stage| !STAGES.contains(&stage.as_str())) {
-        eprintln!("bench: there is no stage {unknown:?}; the stages are {}", STAGES.join(", "));
+    let beside_keda = wanted == [BESIDE_KEDA];
+    if let Some(unknown) = wanted.iter().find(|stage| !beside_keda && !STAGES.contains(&stage.as_str())) {
+        eprintln!(
+            "bench: there is no stage {unknown:?} here; the stages are {}, or {BESIDE_KEDA} alone",
+            STAGES.join(", ")
+        );
         std::process::exit(2);
     }
     let wants = |stage: &str| wanted.is_empty() || wanted.iter().any(|one| one == stage);
     let quick = std::env::var_os("QUICK").is_some_and(|quick| !quick.is_empty() && quick != "0");
 
-    let measuring = measure(&wants, wants("library") && !quick);
+    if beside_keda {
+        return with_keda(quick).await;
+    }
+    let measuring = measure(&wants, wants("library") && !quick, quick);
     tokio::task::LocalSet::new().run_until(measuring).await;
 }
 
-/// Runs the stages that are wanted. `patient`: the library's own reaper is waited for.
-async fn measure(wants: &impl Fn(&str) -> bool, patient: bool) {
+/// Runs the stage that has a cluster of its own.
+async fn with_keda(quick: bool) {
+    let client = support::kube::client().await;
+    if std::env::var_os("BENCH_CONTINUES").is_none() {
+        println!("{}", machine::described());
+    }
+    let before = machine::load();
+    let tables = keda::all(&client, quick).await;
+    println!("{tables}Load of the machine (1 minute): {before} before, {} after.\n", machine::load());
+}
+
+/// Runs the stages that are wanted. `patient`: the library's own reaper is waited for. `quick`: fewer rounds of scaling.
+async fn measure(wants: &impl Fn(&str) -> bool, patient: bool, quick: bool) {
     let client = support::kube::client().await;
     support::kube::install_definitions(&client).await;
     workers::define_groups(&client).await;
@@ -67,6 +94,7 @@ async fn measure(wants: &impl Fn(&str) -> bool, patient: bool) {
             "settling" => settling::all(SETTLING_ROUNDS).await,
             "caps" => caps::all(&client, &lease).await,
             "scale" => scale::all(&client, &lease).await,
+            "scaling" => scaling::all(&client, &lease, quick).await,
             _ => break,
         };
         println!("{tables}Load of the machine (1 minute): {before} before, {} after.\n", machine::load());

@@ -32,12 +32,17 @@ impl Operator {
     /// Starts one for all namespaces, with its defaults, and waits until it is ready. `lease` is the namespace of its
     /// Lease.
     pub async fn start(lease: &str) -> Self {
+        Self::start_as(lease, &kubeconfig()).await
+    }
+
+    /// The same, as whom this kubeconfig says.
+    pub async fn start_as(lease: &str, kubeconfig: &Path) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let listen = format!("127.0.0.1:{port}");
         let log = folder().join(format!("operator-{port}.log"));
         let child = Command::new(program())
             .args(["run", "--lease-namespace", lease, "--listen", &listen])
-            .env("KUBECONFIG", kubeconfig())
+            .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())

@@ -116,7 +116,7 @@ async fn rest(client: &Client, lease: &str, queues: usize, costs: &mut Table, ca
         format!("{:.2}", (calls_of("evalsha") - watching) / passes),
         each(watching),
         each(calls_of("scan")),
-        each(SENT.iter().map(|name| calls_of(name)).sum()),
+        each((after.sent() - before.sent()) as f64),
     ]);
     if queues > 1 {
         let victims: Vec<_> = (0..250).map(|number| all[(number * 7919) % all.len()].clone()).collect();
@@ -127,8 +127,9 @@ async fn rest(client: &Client, lease: &str, queues: usize, costs: &mut Table, ca
 }
 
 /// The counts at one moment.
-struct Moment {
-    usage: Usage,
+pub struct Moment {
+    /// What the operator uses.
+    pub usage: Usage,
     /// By the operator's own count.
     passes: f64,
     /// Calls of each command, by the server's own count.
@@ -136,7 +137,8 @@ struct Moment {
 }
 
 impl Moment {
-    async fn now(operator: &Operator, redis: &mut MultiplexedConnection) -> Self {
+    /// Reads them.
+    pub async fn now(operator: &Operator, redis: &mut MultiplexedConnection) -> Self {
         let passes = operator.counter("poolkeeper_passes_total").await;
         let info: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.expect("INFO");
         let line = |line: &str| -> Option<(String, u64)> {
@@ -149,5 +151,10 @@ impl Moment {
 
     fn commands_of(&self, name: &str) -> u64 {
         self.commands.get(name).copied().unwrap_or(0)
+    }
+
+    /// Calls of the commands that the operator sends, and nobody else here.
+    pub fn sent(&self) -> u64 {
+        SENT.iter().map(|name| self.commands_of(name)).sum()
     }
 }

@@ -57,6 +57,11 @@ impl Worker {
         self.report(client, state).await;
     }
 
+    /// Reports that its container runs, for an hour by now.
+    pub async fn runs(&self, client: &Client) {
+        self.report(client, json!({"running": {"startedAt": rfc3339(now() - 3600)}})).await;
+    }
+
     async fn report(&self, client: &Client, state: Value) {
         let status = json!({"status": {
             "phase": "Running",
@@ -149,7 +154,6 @@ impl Queue<'_> {
             prefix: self.name.to_owned(),
             pool: self.pool(number),
         });
-        let started = rfc3339(now() - 3600);
         let made = stream::iter(workers).map(|worker| {
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod",
@@ -161,11 +165,10 @@ impl Queue<'_> {
                 },
                 "spec": {"containers": [{"name": "worker", "image": "none"}], "automountServiceAccountToken": false},
             });
-            let started = started.clone();
             async move {
                 let pods = Api::<Pod>::namespaced(client.clone(), self.namespace);
                 pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.expect("a pod");
-                worker.report(client, json!({"running": {"startedAt": started}})).await;
+                worker.runs(client).await;
                 worker
             }
         });
