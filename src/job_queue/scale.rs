@@ -2,8 +2,6 @@
 //! [background](super::background). Every replica of the operator decides, so that a new leader knows what was enough
 //! lately; only the leader writes.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
@@ -15,7 +13,7 @@ use super::contention::Contention;
 use super::events::{self, Notice};
 use super::keeper::Keeper;
 use super::scale_facts::{Attribution, kind, rules};
-use super::scale_task::{Change, Wanted, carry_out};
+use super::scale_task::{Change, Wanted, by_name, carry_out};
 use super::status::{Problem, State};
 use super::wake::{DUE_SOON, Wake, due_in};
 use super::workers;
@@ -27,10 +25,14 @@ use crate::reaper::judge::Judgement;
 use crate::reaper::owner::ResolvedTarget;
 use crate::scaling::apply::{Outcome, ScaleError};
 use crate::scaling::rivals::{Claim, Claimant, Standing, TargetKey};
-use crate::scaling::{Decision, Facts, History, PodFacts, PodUid, Step, decide, runnable};
+use crate::scaling::{Decision, Facts, History, Step, decide, runnable};
 
 /// A rollout is asked about again after this time.
 const ROLLOUT_AGAIN: Duration = Duration::from_secs(5);
+/// What is written follows from a look that is no older than this.
+const FRESH: Duration = Duration::from_secs(1);
+/// How soon it is looked again at what had to wait.
+const AFTER_WAITING: Duration = Duration::from_millis(100);
 /// While it is not known whether another autoscaler scales the target.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// When the pods are not as many as the target was seen to ask for, it is read again after this time.
@@ -42,8 +44,8 @@ pub struct Scaler {
     history: Option<History>,
     claim: Option<Claim>,
     decision: Option<Decision>,
-    /// What is to be written, as of the last decision.
-    pub(super) wanted: Option<Wanted>,
+    /// What is to be written, and when the look was begun that says so.
+    wanted: Option<(Wanted, Instant)>,
     problem: Option<Problem>,
     failure: Option<Problem>,
     concurrency: Option<u32>,
@@ -59,6 +61,13 @@ pub struct Scaler {
 }
 
 impl Scaler {
+    /// What is to be written now. What an old look said may be wrong by now: a pod that was idle may be busy, and Redis
+    /// may be away.
+    fn fresh(&mut self, now: Instant) -> Option<Wanted> {
+        let (wanted, looked) = self.wanted.take()?;
+        (now.saturating_duration_since(looked) <= FRESH).then_some(wanted)
+    }
+
     /// Whether replicas are sized, or why not. `None` before the first decision.
     #[must_use]
     pub fn state(&self) -> State<()> {
@@ -148,7 +157,7 @@ impl Keeper {
             next = next.min(due);
         }
         if self.scaler.problem.is_none() {
-            self.scaler.wanted = match &decision.step {
+            let wanted = match &decision.step {
                 Step::Hold => None,
                 Step::Scale(to) => Some(Wanted::Replicas(Box::new(Change {
                     from: target.replicas,
@@ -161,6 +170,7 @@ impl Keeper {
                 }))),
                 Step::MarkBusy { costs } => Some(Wanted::Marks(by_name(costs, &pods))),
             };
+            self.scaler.wanted = wanted.map(|wanted| (wanted, began));
         }
         self.scaler.decision = Some(decision);
         if self.scaler.wanted.is_some() {
@@ -226,7 +236,8 @@ impl Keeper {
         if !self.scales() {
             return;
         }
-        if matches!(self.scaler.wanted, Some(Wanted::Marks(_))) {
+        let marks = self.scaler.decision.as_ref().is_some_and(|one| matches!(one.step, Step::MarkBusy { .. }));
+        if marks {
             self.next_pass = tokio::time::Instant::now();
         }
         let Some(target) = &self.target else { return };
@@ -354,15 +365,33 @@ impl Keeper {
             Some(Problem { reason: error.reason().into(), message: error.to_string(), stalled: error.stalled() });
     }
 
-    /// What a task carries out of the last decision.
-    pub(super) fn scaling_task(&self) -> Option<impl Future<Output = Done> + Send + 'static> {
-        let wanted = self.scaler.wanted.clone()?;
+    /// What a task carries out of the last look. One that has waited since then is looked at again first.
+    pub(super) fn scaling_task(&mut self) -> Option<impl Future<Output = Done> + Send + 'static> {
+        let waited = self.scaler.wanted.is_some();
+        let Some(wanted) = self.scaler.fresh(Instant::now()) else {
+            if waited {
+                self.next_pass = self.next_pass.min(tokio::time::Instant::now() + AFTER_WAITING);
+            }
+            return None;
+        };
         let (client, namespace) = (self.context.client.clone(), self.labels.namespace.clone());
         Some(carry_out(client, namespace, wanted))
     }
 }
 
-fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Option<i32>> {
-    let cost = |pod: &PodFacts| Some((pod.name.clone(), *costs.get(&PodUid(pod.uid.clone()))?));
-    pods.iter().filter_map(cost).collect()
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_an_old_look_asked_for_is_not_written() {
+        let looked = Instant::now();
+        for (age, written) in [(Duration::ZERO, true), (FRESH, true), (FRESH + Duration::from_millis(1), false)] {
+            let mut scaler = Scaler { wanted: Some((Wanted::Marks(BTreeMap::new()), looked)), ..Scaler::default() };
+            assert_eq!(scaler.fresh(looked + age).is_some(), written, "after {age:?}");
+            assert!(scaler.fresh(looked).is_none(), "once");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use super::background::Done;
 use crate::reaper::owner::ResolvedTarget;
 use crate::scaling::apply::{self, ScaleError};
+use crate::scaling::{PodFacts, PodUid};
 
 /// Bound on one write.
 const BOUND: Duration = Duration::from_secs(15);
@@ -61,4 +62,11 @@ pub async fn carry_out(client: Client, namespace: String, wanted: Wanted) -> Don
             Done::Marked(marked.unwrap_or_else(|_| Err(slow())))
         }
     }
+}
+
+/// Deletion costs by the names of their pods.
+#[must_use]
+pub fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Option<i32>> {
+    let cost = |pod: &PodFacts| Some((pod.name.clone(), *costs.get(&PodUid(pod.uid.clone()))?));
+    pods.iter().filter_map(cost).collect()
 }
