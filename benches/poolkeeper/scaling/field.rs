@@ -99,9 +99,7 @@ impl Field {
             let place = wait_for("a queue at rest", PATIENCE, || async { self.at_rest() }).await;
             let sent = Instant::now();
             place.push().await;
-            let seen = self.watched.reaches(Number::Replicas, &place.namespace, &place.name, 1, sent, PATIENCE).await;
-            let seen = seen.unwrap_or_else(|| panic!("{} got no replica within {PATIENCE:?}", place.name));
-            times.add(seen - sent);
+            times.add(self.asked(place, sent).await - sent);
             // Somebody else ran it.
             place.empty().await;
         }
@@ -110,15 +108,24 @@ impl Field {
 
     /// One of the queues that have no replica, by chance. Those with a Redis of their own and the busy ones don't count.
     fn at_rest(&self) -> Option<&Place> {
-        let resting: Vec<&Place> = self.places[self.busy..]
-            .iter()
-            .filter(|place| !place.is_apart)
-            .filter(|place| {
-                let now = self.watched.now(Number::Replicas, &place.namespace, &place.name);
-                now.is_some_and(|(since, replicas)| replicas == 0 && since.elapsed() >= REST)
-            })
-            .collect();
+        let resting: Vec<&Place> =
+            self.places[self.busy..].iter().filter(|place| !place.is_apart && self.rests(place)).collect();
         (!resting.is_empty()).then(|| resting[rand::rng().random_range(0..resting.len())])
+    }
+
+    fn rests(&self, place: &Place) -> bool {
+        let now = self.watched.now(Number::Replicas, &place.namespace, &place.name);
+        now.is_some_and(|(since, replicas)| replicas == 0 && since.elapsed() >= REST)
+    }
+
+    /// When a Deployment was asked for its first replica.
+    async fn asked(&self, place: &Place, sent: Instant) -> Instant {
+        let (namespace, name) = (&place.namespace, &place.name);
+        let seen = self.watched.reaches(Number::Replicas, namespace, name, 1, sent, PATIENCE).await;
+        let now = || self.watched.now(Number::Replicas, namespace, name).map(|(since, many)| (since.elapsed(), many));
+        seen.unwrap_or_else(|| {
+            panic!("{namespace}/{name} got no replica within {PATIENCE:?}: since, and how many: {:?}", now())
+        })
     }
 
     /// Keeps all but some busy, by their Redis shared: a job at the same moment for each, a pod that poolkeeper asks for, a
@@ -127,14 +134,15 @@ impl Field {
     pub async fn keep_busy(&mut self, resting: usize) -> (usize, Duration) {
         self.busy = self.places.len() - resting;
         let busy: Vec<&Place> = self.places[..self.busy].iter().filter(|place| !place.is_apart).collect();
+        wait_for("all queues at rest", PATIENCE, || async { busy.iter().all(|place| self.rests(place)).then_some(()) })
+            .await;
         let sent = Instant::now();
         for place in &busy {
             place.push().await;
         }
         let mut last = sent;
         for place in &busy {
-            let seen = self.watched.reaches(Number::Replicas, &place.namespace, &place.name, 1, sent, PATIENCE).await;
-            last = last.max(seen.unwrap_or_else(|| panic!("{} got no replica within {PATIENCE:?}", place.name)));
+            last = last.max(self.asked(place, sent).await);
         }
         let client = &self.client;
         let started = stream::iter(&busy).map(|place| place.started(client)).buffered(AT_ONCE);
