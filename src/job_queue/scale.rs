@@ -367,9 +367,9 @@ impl Keeper {
 
     /// What a task carries out of the last look. One that has waited since then is looked at again first.
     pub(super) fn scaling_task(&mut self) -> Option<impl Future<Output = Done> + Send + 'static> {
-        let waited = self.scaler.wanted.is_some();
+        let any = self.scaler.wanted.is_some();
         let Some(wanted) = self.scaler.fresh(Instant::now()) else {
-            if waited {
+            if any {
                 self.next_pass = self.next_pass.min(tokio::time::Instant::now() + AFTER_WAITING);
             }
             return None;
