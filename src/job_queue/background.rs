@@ -262,7 +262,7 @@ impl Background {
 }
 
 /// The job types whose cap or pause is taken back when the resource goes.
-fn pushed(queue: &JobQueue) -> Vec<Desired> {
+pub(super) fn pushed(queue: &JobQueue) -> Vec<Desired> {
     match queue.spec.deletion_policy {
         DeletionPolicy::Retain => Vec::new(),
         DeletionPolicy::Release => desired(queue),
@@ -356,7 +356,7 @@ impl Keeper {
         if background.scale.starts(&mut background.wake_at) {
             match self.scaling_task() {
                 Some(task) => self.background.spawn(task),
-                None => self.background.scale.ended(true, None),
+                None => self.background.scale.passed_over(),
             }
         }
         let background = &mut self.background;

@@ -40,7 +40,7 @@ pub fn desired(queue: &JobQueue) -> Vec<Desired> {
 /// The caps of one queue.
 pub struct Caps {
     watching: Option<Watching>,
-    desired: Vec<Desired>,
+    pub(super) desired: Vec<Desired>,
     generation: i64,
     /// What the last run left in Redis, of the same `desired`: what then differs was overwritten by somebody.
     held: BTreeMap<JobTypeName, CapHeld>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
+use super::background::pushed;
 use super::deletion;
 use super::keeper::Keeper;
 use super::link::Link;
@@ -53,7 +54,9 @@ impl Keeper {
     /// When the resource is gone: what replicas that were cut off must not enforce any more is retired.
     pub(super) async fn last_words(&mut self) {
         let Some(link) = self.link.as_ref().filter(|_| !self.context.observe_only) else { return };
-        let why = match tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&[])).await {
+        // One that went before it had its finalizer could not wait for its release.
+        let pushed = if deletion::has_finalizer(&self.queue) { Vec::new() } else { pushed(&self.queue) };
+        let why = match tokio::time::timeout(LAST_WORDS_BOUND, link.goodbye().say(&pushed)).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "no answer in time".into(),

@@ -59,6 +59,8 @@ pub struct Keeper {
     pub(super) redis: State<()>,
     pub(super) caps: Caps,
     pub(super) target: Option<ResolvedTarget>,
+    /// Whether the target was found to be gone, or of no use, since it was last read.
+    pub(super) target_lost: bool,
     pub(super) workers: State<Workers>,
     pub(super) pods: QueuePods,
     pods_told: watch::Receiver<Change>,
@@ -105,6 +107,7 @@ impl Keeper {
             redis: State::Pending,
             caps: Caps::default(),
             target: None,
+            target_lost: false,
             workers: State::Pending,
             next_pass: Instant::now(),
             failed_passes: 0,
@@ -214,6 +217,9 @@ impl Keeper {
             self.background.read_replica_sets(&self.context, unread);
         }
         let live = self.pods.records().filter(|record| record.gone.is_none() && !record.pod.is_over()).count();
+        if self.target_lost {
+            return;
+        }
         self.workers = State::Good(Workers::Pods { replicas: live as i32, selector: target.selector_text.clone() });
     }
 

@@ -12,7 +12,8 @@
 //! - [`audit`]: pure: which counts don't match what runs.
 //! - [`status`], [`unresponsive`]: pure: what is reported; [`reporter`], [`report`]: when and how it is written; [`events`]: Events from the record.
 //! - [`scale_facts`]: pure: what one look says of scaling; [`scale`]: has [`crate::scaling`] decide by it; [`scale_task`]:
-//!   what is written then; [`wake`]: the first job of an idle queue; [`contention`]: pure: who else writes the replicas.
+//!   what is written then; [`wake`]: the first job of an idle queue; [`contention`]: pure: who else writes the replicas;
+//!   [`standing`]: whether the target is ours to scale.
 //! - [`numbers`]: a queue's own job types, and their metrics.
 //! - [`outcomes`]: what a keeper makes of what its tasks found.
 //! - [`deletion`]: what is awaited and taken back before a resource goes; [`farewell`]: does it.
@@ -39,6 +40,7 @@ pub mod scale;
 pub mod scale_facts;
 pub mod scale_task;
 pub mod slot;
+mod standing;
 pub mod status;
 pub mod unresponsive;
 pub mod wake;

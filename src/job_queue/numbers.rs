@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::keeper::Keeper;
-use super::ownership;
+use super::ownership::{self, CLAIM_LASTS_SECONDS};
 use super::scale_facts::oldest_wait;
 use crate::metrics::JobLabels;
-use crate::protocol::JobTypeName;
+use crate::protocol::{EpochSeconds, JobTypeName};
 
 /// Job types in a status, so that it fits into etcd; those that the resource names come first.
 const JOBS_AT_MOST: usize = 250;
@@ -20,7 +20,9 @@ impl Keeper {
         let named: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
         let mut own = named.clone();
         let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
-        let alone = ownership::others(&link.own_claim(), &observation.claims).next().is_none();
+        let age = |written: EpochSeconds| observation.redis_time.0.saturating_sub(written.0);
+        let alone = !ownership::others(&link.own_claim(), &observation.claims)
+            .any(|claim| age(claim.written_at) <= CLAIM_LASTS_SECONDS);
         if alone {
             own.extend(observation.job_types.keys().cloned());
         } else {

@@ -46,6 +46,7 @@ impl Keeper {
             }
             Done::Target(Ok(target)) => {
                 let before = self.target.replace(target);
+                self.target_lost = false;
                 self.target_read(before.as_ref());
                 self.refresh_pods();
                 self.next_pass = Instant::now();
@@ -54,6 +55,7 @@ impl Keeper {
                 if problem.reason == "TargetNotFound" {
                     self.background.apply_again();
                 }
+                self.target_lost |= problem.stalled;
                 if self.target.is_none() || problem.stalled {
                     self.workers = State::Bad(problem);
                 }

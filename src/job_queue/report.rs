@@ -43,13 +43,13 @@ pub fn due(written: &JobQueueStatus, next: &JobQueueStatus, since_write: Option<
         || written.replicas != next.replicas
         || written.selector != next.selector
         || written.last_reap != next.last_reap
-        || scaled(written) != scaled(next);
+        || last_scaled(written) != last_scaled(next);
     if urgent || since_write >= COUNTS_EVERY { Due::Now } else { Due::After(COUNTS_EVERY.saturating_sub(since_write)) }
 }
 
-/// What of scaling can't wait; how the number came about moves with every count.
-fn scaled(status: &JobQueueStatus) -> Option<(i32, Option<Timestamp>)> {
-    status.scaling.as_ref().map(|scaling| (scaling.desired_replicas, scaling.last_scale_time))
+/// What of scaling can't wait; the number and how it came about may move with every look.
+fn last_scaled(status: &JobQueueStatus) -> Option<Timestamp> {
+    status.scaling.as_ref().and_then(|scaling| scaling.last_scale_time)
 }
 
 /// Bounds the status writes of this process. Writers wait their turn in the order they came.

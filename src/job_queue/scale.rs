@@ -12,7 +12,7 @@ use super::background::Done;
 use super::contention::Contention;
 use super::events::{self, Notice};
 use super::keeper::Keeper;
-use super::scale_facts::{Attribution, kind, rules};
+use super::scale_facts::{Attribution, holding, kind, rules};
 use super::scale_task::{Change, Wanted, by_name, carry_out};
 use super::status::{Problem, State};
 use super::wake::{DUE_SOON, Wake, due_in};
@@ -24,13 +24,15 @@ use crate::protocol::Observation;
 use crate::reaper::judge::Judgement;
 use crate::reaper::owner::ResolvedTarget;
 use crate::scaling::apply::{Outcome, ScaleError};
-use crate::scaling::rivals::{Claim, Claimant, Standing, TargetKey};
+use crate::scaling::rivals::{Claim, Claimant, TargetKey};
 use crate::scaling::{Decision, Facts, History, Step, decide, runnable};
 
 /// A rollout is asked about again after this time.
 const ROLLOUT_AGAIN: Duration = Duration::from_secs(5);
-/// What is written follows from a look that is no older than this.
+/// What is lowered or marked follows from a look whose answer is no older than this.
 const FRESH: Duration = Duration::from_secs(1);
+/// Time between rounds of marks: which pods are busy changes all the time where jobs are short.
+const MARKS_APART: Duration = Duration::from_secs(1);
 /// How soon it is looked again at what had to wait.
 const AFTER_WAITING: Duration = Duration::from_millis(100);
 /// While it is not known whether another autoscaler scales the target.
@@ -42,7 +44,7 @@ const DOUBTFUL: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Scaler {
     history: Option<History>,
-    claim: Option<Claim>,
+    pub(super) claim: Option<Claim>,
     decision: Option<Decision>,
     /// What is to be written, and when the look was begun that says so.
     wanted: Option<(Wanted, Instant)>,
@@ -57,21 +59,25 @@ pub struct Scaler {
     /// When the target's replicas were last written, and when the last read of them was begun.
     wrote: Option<Instant>,
     pub(super) target_asked: Option<Instant>,
+    /// The replicas that were asked for last, whatever came of it.
+    asked_for: Option<i32>,
+    marked: Option<Instant>,
     live_pods: i32,
 }
 
 impl Scaler {
-    /// What is to be written now. What an old look said may be wrong by now: a pod that was idle may be busy, and Redis
-    /// may be away.
+    /// What is to be written now. Nothing is lowered by an old look: a pod that was idle then may be busy by now.
     fn fresh(&mut self, now: Instant) -> Option<Wanted> {
         let (wanted, looked) = self.wanted.take()?;
-        (now.saturating_duration_since(looked) <= FRESH).then_some(wanted)
+        let raises = matches!(&wanted, Wanted::Replicas(change) if change.to > change.from);
+        (raises || now.saturating_duration_since(looked) <= FRESH).then_some(wanted)
     }
 
     /// Whether replicas are sized, or why not. `None` before the first decision.
     #[must_use]
     pub fn state(&self) -> State<()> {
         match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
+            (Some(problem), _) if problem.reason == reason::LOOKING_FOR_AUTOSCALERS => State::Pending,
             (Some(problem), _) => State::Bad(problem.clone()),
             (None, Some(_)) => self.contention.problem().map_or(State::Good(()), State::Bad),
             (None, None) => State::Pending,
@@ -128,7 +134,10 @@ impl Keeper {
         self.scaler.wanted = None;
         let types = self.own_types();
         let attribution = Attribution::new(observation, judgement, &self.pods);
-        let job_types = attribution.job_types(&types);
+        let mut job_types = attribution.job_types(&types);
+        if !self.context.observe_only {
+            holding(&mut job_types, &self.caps.desired);
+        }
         let (pods, seen) = (attribution.pods(&self.pods), attribution.concurrency());
         let idle = job_types.iter().all(|one| one.running == 0 && runnable(one) == 0);
         let empty = job_types.iter().filter(|one| one.waiting == 0).map(|one| one.name.clone());
@@ -162,15 +171,16 @@ impl Keeper {
                 Step::Scale(to) => Some(Wanted::Replicas(Box::new(Change {
                     from: target.replicas,
                     to: *to,
-                    careful: rules.protect_busy && *to < target.replicas,
+                    lower_until: (rules.protect_busy && *to < target.replicas).then(|| Instant::now() + FRESH),
                     name_rival: self.scaler.contention.is_near(),
                     reason: decision.reason.clone(),
                     decided_on: began,
                     target,
                 }))),
+                Step::MarkBusy { .. } if self.scaler.marked.is_some_and(|at| at.elapsed() < MARKS_APART) => None,
                 Step::MarkBusy { costs } => Some(Wanted::Marks(by_name(costs, &pods))),
             };
-            self.scaler.wanted = wanted.map(|wanted| (wanted, began));
+            self.scaler.wanted = wanted.map(|wanted| (wanted, Instant::now()));
         }
         self.scaler.decision = Some(decision);
         if self.scaler.wanted.is_some() {
@@ -179,39 +189,6 @@ impl Keeper {
             self.scaler.failure = None;
         }
         next
-    }
-
-    /// Why the target is not ours to scale now.
-    fn scaling_problem(&self) -> Option<Problem> {
-        if let State::Bad(problem) = &self.workers {
-            return Some(problem.clone());
-        }
-        let problem =
-            |reason: &str, message: String, stalled| Some(Problem { reason: reason.into(), message, stalled });
-        let target =
-            workers::scale_target(&self.queue).map_or_else(String::new, |one| format!("{} {}", one.kind, one.name));
-        match self.scaler.claim.as_ref()?.standing() {
-            Standing::Ours => None,
-            Standing::NotKnownYet => problem(
-                reason::LOOKING_FOR_AUTOSCALERS,
-                "whether another autoscaler scales the target is not known yet".into(),
-                false,
-            ),
-            Standing::Autoscaler { kind, name } => problem(
-                reason::SCALED_BY_ANOTHER,
-                format!(
-                    "the {kind} {name} scales {target} too: delete it, or remove spec.scaling here; nothing is scaled meanwhile"
-                ),
-                true,
-            ),
-            Standing::OlderQueue { name } => problem(
-                reason::TARGET_TAKEN,
-                format!(
-                    "the older JobQueue {name} scales {target} too: remove spec.scaling from one of them; this one scales nothing meanwhile"
-                ),
-                true,
-            ),
-        }
     }
 
     /// Jobs that one pod runs at once: as specified, as the heartbeats say, as they said last, or one.
@@ -238,7 +215,7 @@ impl Keeper {
         }
         let marks = self.scaler.decision.as_ref().is_some_and(|one| matches!(one.step, Step::MarkBusy { .. }));
         if marks {
-            self.next_pass = tokio::time::Instant::now();
+            self.next_pass = self.next_pass.min(tokio::time::Instant::now() + AFTER_WAITING);
         }
         let Some(target) = &self.target else { return };
         let live = self.live_pods();
@@ -259,7 +236,10 @@ impl Keeper {
     /// Pods that do not come, or do not go: maybe somebody else scaled the target before they could.
     fn doubt_target(&mut self, replicas: i32) {
         let since = [self.scaler.wrote, self.scaler.target_asked].into_iter().flatten().max();
-        if self.live_pods() != replicas && since.is_none_or(|since| since.elapsed() > DOUBTFUL) {
+        if matches!(self.workers, State::Good(_))
+            && self.live_pods() != replicas
+            && since.is_none_or(|since| since.elapsed() > DOUBTFUL)
+        {
             self.background.look_for_target_soon();
         }
     }
@@ -280,7 +260,9 @@ impl Keeper {
 
     /// Somebody else changed the replicas. Only who leads can tell: to all others, that is the leader.
     fn changed_by_other(&mut self, from: i32, to: i32) {
-        if self.scaler.decision.is_some() && self.scales() && self.context.leads() {
+        // A write of ours whose answer was late, or never came.
+        let ours = self.scaler.asked_for == Some(to);
+        if !ours && self.scaler.decision.is_some() && self.scales() && self.context.leads() {
             info!(from, to, "somebody else changed the replicas");
             self.scaler.contention.note(Instant::now());
             self.background.scale_against_a_rival();
@@ -301,6 +283,7 @@ impl Keeper {
                 match outcome {
                     Outcome::Written => self.wrote_replicas(change),
                     Outcome::Moved { uid, replicas } => self.target_moved(change, &uid, replicas),
+                    Outcome::Late => {}
                     Outcome::RollingOut => self.scaler.rolling_out_until = Some(Instant::now() + ROLLOUT_AGAIN),
                 }
             }
@@ -333,7 +316,8 @@ impl Keeper {
         self.reporter.notice(Notice {
             warning: false,
             reason: if up { events::reason::SCALED_UP } else { events::reason::SCALED_DOWN },
-            action: "Scale".into(),
+            // Events of equal actions are counted up, and only the first one's words are kept.
+            action: format!("ScaleTo {}", change.to),
             pod: None,
             note: format!("{target} from {} to {}: {}", change.from, change.to, change.reason),
         });
@@ -374,8 +358,11 @@ impl Keeper {
             }
             return None;
         };
-        let (client, namespace) = (self.context.client.clone(), self.labels.namespace.clone());
-        Some(carry_out(client, namespace, wanted))
+        match &wanted {
+            Wanted::Replicas(change) => self.scaler.asked_for = Some(change.to),
+            Wanted::Marks(_) => self.scaler.marked = Some(Instant::now()),
+        }
+        Some(carry_out(self.context.clone(), self.labels.namespace.clone(), wanted))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::job_queue::ScalingSpec;
+use crate::protocol::gocraft_work::cap::Desired;
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation, PoolId};
 use crate::reaper::judge::Judgement;
 use crate::reaper::owner::{QueuePods, ResolvedTarget};
@@ -145,6 +146,18 @@ impl<'a> Attribution<'a> {
             }
         }
         by_pod.into_values().max().filter(|most| *most > 0)
+    }
+}
+
+/// Counts with the caps and pauses that this queue holds, also while Redis does not have them yet: they are there before
+/// a worker is.
+pub fn holding(job_types: &mut [JobTypeFacts], held: &[Desired]) {
+    for one in job_types {
+        let Some(held) = held.iter().find(|held| held.job_type == one.name) else { continue };
+        if let Some(cap) = held.cap {
+            one.cap = u64::try_from(cap).ok().filter(|cap| *cap > 0);
+        }
+        one.paused = held.paused.unwrap_or(one.paused);
     }
 }
 

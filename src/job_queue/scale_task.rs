@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::Client;
 use tokio::time::timeout;
 
 use super::background::Done;
+use super::context::Context;
 use crate::reaper::owner::ResolvedTarget;
 use crate::scaling::apply::{self, ScaleError};
 use crate::scaling::{PodFacts, PodUid};
@@ -33,8 +33,8 @@ pub struct Change {
     pub from: i32,
     /// What they are to be.
     pub to: i32,
-    /// Not during a rollout.
-    pub careful: bool,
+    /// To be lowered, and not after this: a pod that was idle may be busy by then. Nor during a rollout.
+    pub lower_until: Option<Instant>,
     /// Whether to find out who else writes them.
     pub name_rival: bool,
     /// Why, in words.
@@ -44,14 +44,17 @@ pub struct Change {
 }
 
 /// Writes what is wanted, within a bound.
-pub async fn carry_out(client: Client, namespace: String, wanted: Wanted) -> Done {
+pub async fn carry_out(context: Arc<Context>, namespace: String, wanted: Wanted) -> Done {
+    let client = context.client.clone();
     let slow = || ScaleError::Failed("the API server did not answer in time".into());
     match wanted {
         Wanted::Replicas(change) => {
             let write = async {
                 let rival = if change.name_rival { apply::rival(&client, &change.target).await } else { None };
+                let may = || context.leads() && change.lower_until.is_none_or(|until| Instant::now() <= until);
+                let careful = change.lower_until.is_some();
                 let outcome =
-                    apply::set_replicas(&client, &change.target, change.from, change.to, change.careful).await?;
+                    apply::set_replicas(&client, &change.target, change.from, change.to, careful, may).await?;
                 Ok((outcome, rival))
             };
             let result = timeout(BOUND, write).await.unwrap_or_else(|_| Err(slow()));

@@ -79,7 +79,15 @@ impl Slot {
         };
         self.rivals = self.rivals.saturating_add(1);
         self.last_rival = Some(now);
-        self.at(now + pause);
+        // Neither sooner nor later, whatever it waited for before.
+        let wish = if self.running { &mut self.again } else { &mut self.due };
+        *wish = Some(now + pause);
+    }
+
+    /// There was nothing to do when it came to run: what failed before still counts.
+    pub fn passed_over(&mut self) {
+        self.running = false;
+        self.due = self.again.take();
     }
 
     /// It ended. After a success it is due again after `again_after`, if at all; after a failure in any case.
@@ -129,6 +137,39 @@ mod tests {
             slot.ended(true, None);
             assert!(!starts(&mut slot), "one wish, one run");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_count_on_when_there_was_nothing_to_do_in_between() {
+        let mut slot = Slot::default();
+        let mut waits = Vec::new();
+        for _ in 0..4 {
+            assert!(starts(&mut slot));
+            slot.ended(false, None);
+            let mut wake_at = None;
+            assert!(!slot.starts(&mut wake_at));
+            waits.push(wake_at.unwrap() - Instant::now());
+            tokio::time::advance(wake_at.unwrap() - Instant::now()).await;
+            assert!(starts(&mut slot));
+            slot.passed_over();
+            slot.when_free();
+        }
+        assert!(waits[3] > waits[0] * 4, "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rival_s_pause_is_kept_whatever_was_waited_for() {
+        let mut slot = Slot::idle();
+        for _ in 0..5 {
+            slot.against_a_rival();
+        }
+        slot.soon();
+        assert!(starts(&mut slot));
+        slot.ended(false, None);
+        slot.against_a_rival();
+        let mut wake_at = None;
+        assert!(!slot.starts(&mut wake_at));
+        assert!(wake_at.unwrap() - Instant::now() >= Duration::from_secs(16));
     }
 
     #[tokio::test(start_paused = true)]

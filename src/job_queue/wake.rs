@@ -66,7 +66,11 @@ impl Keeper {
 /// How long until the next entry of one of these job types may be due.
 #[must_use]
 pub fn due_in(job_types: &[JobTypeFacts], observation: &Observation) -> Option<Duration> {
-    let next = job_types.iter().filter_map(|one| observation.job_types.get(&one.name)?.next_due_at).min()?;
+    let next = job_types
+        .iter()
+        .filter(|one| !one.paused)
+        .filter_map(|one| observation.job_types.get(&one.name)?.next_due_at)
+        .min()?;
     let seconds = u64::try_from(next.0.saturating_sub(observation.redis_time.0)).unwrap_or(0);
     Some(Duration::from_secs(seconds.saturating_sub(1)).max(DUE_SOON))
 }

@@ -114,8 +114,10 @@ impl Keepers {
             Ok(mut queue) => {
                 // Nobody here reads them, and they are larger than all the rest.
                 queue.metadata.managed_fields = None;
-                if self.context.leads() {
-                    // The one that writes it knows it.
+                if self.context.leads()
+                    && self.kept.get(&key).is_some_and(|kept| Some(&kept.uid) == queue.uid().as_ref())
+                {
+                    // The keeper that writes it knows it.
                     queue.status = None;
                 }
                 self.keep(key.clone(), Arc::new(queue));

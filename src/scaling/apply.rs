@@ -20,6 +20,8 @@ use crate::reaper::owner::ResolvedTarget;
 /// The annotation by which the `ReplicaSet` controller chooses among pods that are ready and equal otherwise: the
 /// lowest cost goes first. Source: kubernetes `pkg/controller/controller_utils.go` (`ActivePodsWithRanks`).
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Reads and writes of one target: its status moves while its pods come and go.
+const TRIES: usize = 3;
 /// Pods that are marked at once.
 const MARKS_AT_ONCE: usize = 8;
 
@@ -35,6 +37,8 @@ pub enum Outcome {
         /// Its replicas now.
         replicas: i32,
     },
+    /// It took so long that what was decided may no longer hold.
+    Late,
     /// Its pods are being replaced: pods of the old kind go by their own rules. Try again later.
     RollingOut,
 }
@@ -95,32 +99,39 @@ impl ScaleError {
 }
 
 /// Writes the replicas of a target that was last seen with `from`. `careful`: not while a Deployment's pods are being
-/// replaced.
+/// replaced. `may` is asked right before the write.
 pub async fn set_replicas(
     client: &Client,
     target: &ResolvedTarget,
     from: i32,
     to: i32,
     careful: bool,
+    may: impl Fn() -> bool + Send,
 ) -> Result<Outcome, ScaleError> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &target.namespace, &target.resource);
-    let scale = api.get_scale(&target.name).await.map_err(|error| refused(&error, target, "get"))?;
-    let uid = scale.metadata.uid.unwrap_or_default();
-    let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or(0);
-    if uid != target.uid || replicas != from {
-        return Ok(Outcome::Moved { uid, replicas });
-    }
-    if careful && target.kind == "Deployment" && target.is_apps() && is_rolling_out(client, target).await? {
-        return Ok(Outcome::RollingOut);
-    }
-    let body = json!({"metadata": {"resourceVersion": scale.metadata.resource_version}, "spec": {"replicas": to}});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    match api.patch_scale(&target.name, &params, &Patch::Merge(&body)).await {
-        Ok(_) => Ok(Outcome::Written),
-        // Its status moved in between, or somebody scaled it: the next try reads it anew.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(Outcome::Moved { uid, replicas }),
-        Err(error) => Err(refused(&error, target, "patch")),
+    for _ in 0..TRIES {
+        let scale = api.get_scale(&target.name).await.map_err(|error| refused(&error, target, "get"))?;
+        let uid = scale.metadata.uid.unwrap_or_default();
+        let replicas = scale.spec.and_then(|spec| spec.replicas).unwrap_or(0);
+        if uid != target.uid || replicas != from {
+            return Ok(Outcome::Moved { uid, replicas });
+        }
+        if careful && target.kind == "Deployment" && target.is_apps() && is_rolling_out(client, target).await? {
+            return Ok(Outcome::RollingOut);
+        }
+        if !may() {
+            return Ok(Outcome::Late);
+        }
+        let body = json!({"metadata": {"resourceVersion": scale.metadata.resource_version}, "spec": {"replicas": to}});
+        match api.patch_scale(&target.name, &params, &Patch::Merge(&body)).await {
+            Ok(_) => return Ok(Outcome::Written),
+            // Its status moved in between, or somebody scaled it: that is read anew.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(refused(&error, target, "patch")),
+        }
     }
+    Err(ScaleError::Failed(format!("{} {} changes faster than it can be scaled", target.kind, target.name)))
 }
 
 async fn is_rolling_out(client: &Client, target: &ResolvedTarget) -> Result<bool, ScaleError> {

@@ -67,6 +67,10 @@ impl History {
         if now.saturating_duration_since(self.last_look) > LONGEST_GAP {
             self.recommended.clear();
         }
+        if !self.recommended.is_empty() {
+            // What another replica of the operator wrote, or a write of ours whose answer never came, counts as well.
+            self.scaled_up(now, u32::try_from(current.saturating_sub(self.current)).unwrap_or(0));
+        }
         if self.recommended.is_empty() {
             self.recommended.push_back(Recommended::at(now, current));
         }

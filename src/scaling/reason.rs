@@ -64,7 +64,11 @@ impl Account<'_> {
             Limit::Max => format!("maxReplicas is {max}"),
             Limit::UpRate => format!("maxScaleUpPerMinute is {}", self.rules.max_up_per_minute.unwrap_or_default()),
             Limit::Stabilization => {
-                format!("{} stay until not needed for {} s", counted(self.kept, "replica"), stabilization.as_secs())
+                format!(
+                    "kept at {} until no more are needed for {} s",
+                    counted(self.kept, "replica"),
+                    stabilization.as_secs()
+                )
             }
             Limit::UnreadJobType => "1 replica stays".into(),
             Limit::PodsUnknown => "nothing is lowered while the pods are not known".into(),

@@ -167,3 +167,17 @@ fn the_oldest_wait_is_of_lists_and_of_what_is_due() {
         assert_eq!(oldest_wait(&seen(enqueued, due), &observation), wait, "{enqueued:?} {due:?}");
     }
 }
+
+#[test]
+fn caps_that_are_held_count_before_redis_has_them() {
+    let (pods, judgement, seen) = (QueuePods::none(), Judgement::default(), observation(&[]));
+    let names = [JobTypeName::from("mail")].into();
+    for (cap, paused, expected) in
+        [(None, None, (None, false)), (Some(10), None, (Some(10), false)), (Some(0), Some(true), (None, true))]
+    {
+        let mut facts = Attribution::new(&seen, &judgement, &pods).job_types(&names);
+        let of = |name: &str| Desired { job_type: name.into(), cap, paused };
+        holding(&mut facts, &[of("other"), of("mail")]);
+        assert_eq!((facts[0].cap, facts[0].paused), expected);
+    }
+}

@@ -25,7 +25,7 @@ fn each_decision_says_why_in_numbers() {
             |stage| (stage.mail().waiting, stage.rules.max_up_per_minute) = (50, Some(3)),
             "50 runnable and 0 running jobs ask for 5 replicas; maxScaleUpPerMinute is 3",
         ),
-        (6, |_| {}, "no job runs or could run; 6 replicas stay until not needed for 300 s"),
+        (6, |_| {}, "no job runs or could run; kept at 6 replicas until no more are needed for 300 s"),
         (
             2,
             |stage| {
