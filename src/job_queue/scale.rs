@@ -79,7 +79,7 @@ impl Scaler {
         match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
             (Some(problem), _) if problem.reason == reason::LOOKING_FOR_AUTOSCALERS => State::Pending,
             (Some(problem), _) => State::Bad(problem.clone()),
-            (None, Some(_)) => self.contention.problem().map_or(State::Good(()), State::Bad),
+            (None, Some(_)) => self.contention.problem(Instant::now()).map_or(State::Good(()), State::Bad),
             (None, None) => State::Pending,
         }
     }
@@ -172,7 +172,7 @@ impl Keeper {
                     from: target.replicas,
                     to: *to,
                     lower_until: (rules.protect_busy && *to < target.replicas).then(|| Instant::now() + FRESH),
-                    name_rival: self.scaler.contention.is_near(),
+                    name_rival: self.scaler.contention.is_near(began),
                     reason: decision.reason.clone(),
                     decided_on: began,
                     target,

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
@@ -18,6 +18,10 @@ use tracing::warn;
 const LIST_EVERY: Duration = Duration::from_secs(30);
 /// After a list that failed.
 const RETRY: Duration = Duration::from_secs(5);
+const AUTOSCALERS: &str = "horizontalpodautoscalers.autoscaling";
+const SCALED_OBJECTS: &str = "scaledobjects.keda.sh";
+/// From a wish for a new list to the list, so that one answers many wishes.
+const SOON: Duration = Duration::from_millis(500);
 /// Bound on one page of a list.
 const BOUND: Duration = Duration::from_secs(20);
 /// Objects of one page.
@@ -79,11 +83,19 @@ pub enum Standing {
 
 type Autoscalers = BTreeMap<TargetKey, (&'static str, String)>;
 
+/// One list of all autoscalers.
+#[derive(Debug, Clone)]
+struct Listed {
+    /// When it was begun: of a claim that is newer it says nothing.
+    begun: Instant,
+    found: Autoscalers,
+}
+
 /// All who would scale something, shared by all queues of this process.
 #[derive(Debug, Default)]
 pub struct Rivals {
     claims: Mutex<BTreeMap<TargetKey, BTreeSet<Claimant>>>,
-    autoscalers: Mutex<Option<Arc<Autoscalers>>>,
+    autoscalers: Mutex<Option<Listed>>,
     wanted: Notify,
 }
 
@@ -101,9 +113,10 @@ impl Rivals {
     /// A queue would scale a target, until the [`Claim`] is dropped.
     #[must_use]
     pub fn claim(self: &Arc<Self>, target: TargetKey, claimant: Claimant) -> Claim {
+        let made = Instant::now();
         lock(&self.claims).entry(target.clone()).or_default().insert(claimant.clone());
         self.wanted.notify_one();
-        Claim { rivals: self.clone(), target, claimant }
+        Claim { rivals: self.clone(), target, claimant, made }
     }
 
     /// Has autoscalers listed soon, since somebody else seems to scale.
@@ -111,14 +124,15 @@ impl Rivals {
         self.wanted.notify_one();
     }
 
-    fn standing(&self, target: &TargetKey, claimant: &Claimant) -> Standing {
+    fn standing(&self, target: &TargetKey, claimant: &Claimant, made: Instant) -> Standing {
         let older = lock(&self.claims).get(target).and_then(|all| all.first().cloned());
         if let Some(older) = older.filter(|older| older != claimant) {
             return Standing::OlderQueue { name: older.name };
         }
-        match lock(&self.autoscalers).as_ref() {
+        match lock(&self.autoscalers).as_ref().filter(|listed| listed.begun >= made) {
             None => Standing::NotKnownYet,
             Some(known) => known
+                .found
                 .get(target)
                 .map_or(Standing::Ours, |(kind, name)| Standing::Autoscaler { kind, name: name.clone() }),
         }
@@ -130,21 +144,25 @@ impl Rivals {
         loop {
             let pause = if lock(&self.claims).is_empty() {
                 None
-            } else if let Some(found) = list(&client, namespace.as_deref(), &mut forbidden).await {
-                *lock(&self.autoscalers) = Some(Arc::new(found));
-                Some(LIST_EVERY)
             } else {
-                Some(RETRY)
+                let (begun, before) = (Instant::now(), lock(&self.autoscalers).clone());
+                let before = before.map(|listed| listed.found).unwrap_or_default();
+                match list(&client, namespace.as_deref(), &before, &mut forbidden).await {
+                    Some(found) => {
+                        *lock(&self.autoscalers) = Some(Listed { begun, found });
+                        Some(LIST_EVERY)
+                    }
+                    None => Some(RETRY),
+                }
             };
             let wanted = self.wanted.notified();
             match pause {
                 None => wanted.await,
                 // Many queues may ask at once, and one list answers all.
                 Some(pause) => {
-                    let known = lock(&self.autoscalers).is_some();
                     let soon = async {
                         wanted.await;
-                        tokio::time::sleep(if known { RETRY } else { Duration::from_millis(50) }).await;
+                        tokio::time::sleep(SOON).await;
                     };
                     let _ = tokio::time::timeout(pause, soon).await;
                 }
@@ -159,6 +177,7 @@ pub struct Claim {
     rivals: Arc<Rivals>,
     target: TargetKey,
     claimant: Claimant,
+    made: Instant,
 }
 
 impl Claim {
@@ -171,7 +190,7 @@ impl Claim {
     /// Who scales the target.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        self.rivals.standing(&self.target, &self.claimant)
+        self.rivals.standing(&self.target, &self.claimant, self.made)
     }
 }
 
@@ -187,9 +206,14 @@ impl Drop for Claim {
     }
 }
 
-/// All autoscalers by target; `None` where the API server did not answer. What we may not list counts as absent, and
-/// is said once.
-async fn list(client: &Client, namespace: Option<&str>, forbidden: &mut BTreeSet<&'static str>) -> Option<Autoscalers> {
+/// All autoscalers by target; `None` where the API server did not answer. Of what we may not list, those count that were
+/// known `before`; that is said once.
+async fn list(
+    client: &Client,
+    namespace: Option<&str>,
+    before: &Autoscalers,
+    forbidden: &mut BTreeSet<&'static str>,
+) -> Option<Autoscalers> {
     let keda = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject"));
     let (hpas, scaled): (Api<HorizontalPodAutoscaler>, Api<DynamicObject>) = match namespace {
         Some(namespace) => {
@@ -198,14 +222,14 @@ async fn list(client: &Client, namespace: Option<&str>, forbidden: &mut BTreeSet
         None => (Api::all(client.clone()), Api::all_with(client.clone(), &keda)),
     };
     let mut found = Autoscalers::new();
-    each(&hpas, "horizontalpodautoscalers.autoscaling", forbidden, |hpa| {
+    each(&hpas, AUTOSCALERS, forbidden, |hpa| {
         let target = &hpa.spec.scale_target_ref;
         let version = target.api_version.as_deref().unwrap_or("apps/v1");
         let key = TargetKey::new(&hpa.namespace().unwrap_or_default(), version, &target.kind, &target.name);
         found.insert(key, ("HorizontalPodAutoscaler", hpa.name_any()));
     })
     .await?;
-    each(&scaled, "scaledobjects.keda.sh", forbidden, |object| {
+    each(&scaled, SCALED_OBJECTS, forbidden, |object| {
         let target = &object.data["spec"]["scaleTargetRef"];
         let text = |field: &str, default: &'static str| target[field].as_str().unwrap_or(default).to_owned();
         let (version, kind) = (text("apiVersion", "apps/v1"), text("kind", "Deployment"));
@@ -214,7 +238,18 @@ async fn list(client: &Client, namespace: Option<&str>, forbidden: &mut BTreeSet
         found.insert(key, ("ScaledObject", object.name_any()));
     })
     .await?;
+    keep_unlisted(&mut found, before, forbidden);
     Some(found)
+}
+
+/// A right that is taken away for a moment, as while roles are applied anew, makes no autoscaler go away.
+fn keep_unlisted(found: &mut Autoscalers, before: &Autoscalers, forbidden: &BTreeSet<&'static str>) {
+    for (target, (kind, name)) in before {
+        let of_kind = if *kind == "ScaledObject" { SCALED_OBJECTS } else { AUTOSCALERS };
+        if forbidden.contains(of_kind) {
+            found.entry(target.clone()).or_insert((*kind, name.clone()));
+        }
+    }
 }
 
 async fn each<K>(
@@ -264,12 +299,15 @@ mod tests {
     #[test]
     fn the_older_queue_scales_and_the_other_follows_when_it_is_gone() {
         let rivals = Rivals::new();
-        *lock(&rivals.autoscalers) = Some(Arc::default());
         let target = TargetKey::new("shop", "apps/v1", "Deployment", "mail");
         let claimant = |created_at, name: &str| Claimant { created_at, name: name.into(), uid: name.into() };
         let young = rivals.claim(target.clone(), claimant(20, "a"));
+        let listed = || *lock(&rivals.autoscalers) = Some(Listed { begun: Instant::now(), found: Autoscalers::new() });
+        listed();
         assert_eq!(young.standing(), Standing::Ours);
         let old = rivals.claim(target.clone(), claimant(10, "b"));
+        assert_eq!(old.standing(), Standing::NotKnownYet, "that list is older than the claim");
+        listed();
         assert_eq!(young.standing(), Standing::OlderQueue { name: "b".into() });
         assert_eq!(old.standing(), Standing::Ours);
         drop(old);
@@ -285,7 +323,19 @@ mod tests {
         let claim = rivals.claim(target.clone(), Claimant { created_at: 1, name: "a".into(), uid: "u".into() });
         assert_eq!(claim.standing(), Standing::NotKnownYet);
         let known = Autoscalers::from([(target, ("ScaledObject", "mail-scaler".to_owned()))]);
-        *lock(&rivals.autoscalers) = Some(Arc::new(known));
+        *lock(&rivals.autoscalers) = Some(Listed { begun: Instant::now(), found: known });
         assert_eq!(claim.standing(), Standing::Autoscaler { kind: "ScaledObject", name: "mail-scaler".into() });
+    }
+
+    #[test]
+    fn what_may_not_be_listed_any_more_is_not_gone() {
+        let target = |name| TargetKey::new("shop", "apps/v1", "Deployment", name);
+        let before = Autoscalers::from([
+            (target("a"), ("ScaledObject", "one".to_owned())),
+            (target("b"), ("HorizontalPodAutoscaler", "two".to_owned())),
+        ]);
+        let mut found = Autoscalers::new();
+        keep_unlisted(&mut found, &before, &BTreeSet::from([SCALED_OBJECTS]));
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), [target("a")]);
     }
 }
