@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::api::job_queue::ScalingSpec;
 use crate::protocol::gocraft_work::cap::Desired;
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation, PoolId};
+use crate::reaper::host::HostKey;
 use crate::reaper::judge::Judgement;
 use crate::reaper::owner::{QueuePods, ResolvedTarget};
 use crate::reaper::pods::PodRecord;
@@ -44,6 +45,9 @@ pub struct Attribution<'a> {
     judgement: &'a Judgement,
     /// Pods that work on, by name; others end anyway.
     staying: BTreeSet<&'a str>,
+    /// Pods by pool: those that it is bound to or may be, else those that have its host name. What can't be bound, as
+    /// where its clock and its kubelet's disagree, runs jobs all the same.
+    places: BTreeMap<PoolId, BTreeSet<Arc<str>>>,
 }
 
 impl<'a> Attribution<'a> {
@@ -51,7 +55,17 @@ impl<'a> Attribution<'a> {
     #[must_use]
     pub fn new(observation: &'a Observation, judgement: &'a Judgement, pods: &'a QueuePods) -> Self {
         let staying = live(pods).filter(|record| !record.pod.deleting).map(|record| &*record.pod.name).collect();
-        Self { observation, judgement, staying }
+        let mut places = judgement.pods_of.clone();
+        for (pool, seen) in &observation.pools {
+            let Some(beat) = seen.heartbeat.as_ref().filter(|_| !places.contains_key(pool)) else { continue };
+            let host = HostKey::of(&beat.host);
+            let found: BTreeSet<Arc<str>> =
+                live(pods).filter(|record| record.pod.hosts.contains(&host)).map(|one| one.pod.name.clone()).collect();
+            if !found.is_empty() {
+                places.insert(pool.clone(), found);
+            }
+        }
+        Self { observation, judgement, staying, places }
     }
 
     /// Whether a pool's jobs keep replicas: those of our pods that stay, and of pools that nobody can place. What runs
@@ -60,7 +74,7 @@ impl<'a> Attribution<'a> {
         if self.judgement.dead.contains_key(pool) {
             return false;
         }
-        match self.judgement.pods_of.get(pool) {
+        match self.places.get(pool) {
             Some(pods) => pods.iter().any(|pod| self.staying.contains(&**pod)),
             None => self.is_unplaced(pool),
         }
@@ -69,7 +83,7 @@ impl<'a> Attribution<'a> {
     /// A pool that took jobs before anybody knows where it runs.
     fn is_unplaced(&self, pool: &PoolId) -> bool {
         !self.judgement.dead.contains_key(pool)
-            && !self.judgement.pods_of.contains_key(pool)
+            && !self.places.contains_key(pool)
             && self.observation.pools.get(pool).is_none_or(|seen| seen.heartbeat.is_none())
     }
 
@@ -114,11 +128,11 @@ impl<'a> Attribution<'a> {
         }
         for (pool, count) in held.into_iter().filter(|(pool, _)| !self.judgement.dead.contains_key(*pool)) {
             unplaced |= count > 0 && self.is_unplaced(pool);
-            for pod in self.judgement.pods_of.get(pool).into_iter().flatten() {
+            for pod in self.places.get(pool).into_iter().flatten() {
                 *jobs.entry(pod).or_default() += count;
             }
         }
-        let placed: BTreeSet<&str> = self.judgement.pods_of.values().flatten().map(|pod| &**pod).collect();
+        let placed: BTreeSet<&str> = self.places.values().flatten().map(|pod| &**pod).collect();
         let facts = |record: &Arc<PodRecord>| {
             let pod = &record.pod;
             PodFacts {
@@ -138,7 +152,7 @@ impl<'a> Attribution<'a> {
     #[must_use]
     pub fn concurrency(&self) -> Option<u32> {
         let mut by_pod: BTreeMap<&str, u32> = BTreeMap::new();
-        for (pool, pods) in &self.judgement.pods_of {
+        for (pool, pods) in &self.places {
             let beat = self.observation.pools.get(pool).and_then(|seen| seen.heartbeat.as_ref());
             if let (Some(beat), Some(pod)) = (beat, pods.first().filter(|_| pods.len() == 1)) {
                 let sum = by_pod.entry(pod).or_default();

@@ -181,3 +181,14 @@ fn caps_that_are_held_count_before_redis_has_them() {
         assert_eq!((facts[0].cap, facts[0].paused), expected);
     }
 }
+
+#[test]
+fn a_pool_that_can_not_be_bound_is_in_the_pod_that_has_its_host_name() {
+    let pods = QueuePods::of([pod("p", |pod| pod.hosts = Box::new([HostKey::of("h")])), pod("idle", |_| {})], &[]);
+    let (observation, unbound) = (observation(&[("A", 2, Some(4))]), Judgement::default());
+    let attribution = Attribution::new(&observation, &unbound, &pods);
+    assert_eq!(mail(&attribution).running, 2);
+    let busy: Vec<_> = attribution.pods(&pods).into_iter().filter(|pod| pod.running > 0).collect();
+    assert_eq!(busy.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["p"]);
+    assert_eq!(attribution.concurrency(), Some(4));
+}
