@@ -183,7 +183,7 @@ impl Judge {
         let held = hold_many_at_once(&mut verdicts, &fell, self.settings.heartbeat_timeout);
         self.limit(&mut verdicts, &cases, pods);
         let mut judgement = Judgement::of(verdicts, held);
-        judgement.attribute(&cases, &jobs);
+        judgement.attribute(&cases);
         judgement.shared_hosts = hosts.shared().collect();
         self.report_bindings(&mut judgement, observation);
         self.report_resurrected(&mut judgement);

@@ -29,8 +29,6 @@ pub struct Judgement {
     pub shared_hosts: BTreeSet<HostKey>,
     /// Pods that each pool runs in, or may run in.
     pub pods_of: BTreeMap<PoolId, BTreeSet<Arc<str>>>,
-    /// Pods in which a pool holds jobs; where a pool may run in several pods, all of them.
-    pub busy_pods: BTreeSet<Arc<str>>,
     /// Whether proofs by silence are held, since many pools fell silent together.
     pub held_many_at_once: bool,
     /// How long to wait before the next look.
@@ -56,12 +54,9 @@ impl Judgement {
         judgement
     }
 
-    pub(super) fn attribute(&mut self, cases: &BTreeMap<PoolId, Case>, jobs: &BTreeMap<PoolId, u64>) {
+    pub(super) fn attribute(&mut self, cases: &BTreeMap<PoolId, Case>) {
         for (pool, case) in cases.iter().filter(|(pool, _)| !self.dead.contains_key(*pool)) {
             let pods: BTreeSet<Arc<str>> = case.contenders.iter().map(|one| one.place.pod.clone()).collect();
-            if jobs.get(pool).is_some_and(|count| *count > 0) {
-                self.busy_pods.extend(pods.iter().cloned());
-            }
             if !pods.is_empty() {
                 self.pods_of.insert(pool.clone(), pods);
             }

@@ -19,16 +19,12 @@ pub struct ResolvedTarget {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// Its resourceVersion.
-    pub resource_version: String,
     /// Which pods are its.
     pub selector: LabelSelector,
     /// The selector's text, for the status.
     pub selector_text: String,
     /// Replicas that are asked for.
     pub replicas: i32,
-    /// Replicas that exist.
-    pub status_replicas: i32,
 }
 
 /// Why a scale target can't be used.
@@ -127,9 +123,7 @@ impl ResolvedTarget {
             namespace: namespace.to_string(),
             name: target.name.clone(),
             uid: scale.metadata.uid.unwrap_or_default(),
-            resource_version: scale.metadata.resource_version.unwrap_or_default(),
             replicas: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
-            status_replicas: status.replicas,
         })
     }
 

@@ -17,11 +17,9 @@ fn target(group: &str, kind: &str) -> ResolvedTarget {
         namespace: "payments".into(),
         name: "mail".into(),
         uid: "target".into(),
-        resource_version: "1".into(),
         selector: LabelSelector::parse("app=mail").unwrap(),
         selector_text: "app=mail".into(),
         replicas: 1,
-        status_replicas: 1,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::named;
-use super::stage::{Stage, ended, pool, running};
+use super::stage::{Stage, pool, running};
 use crate::reaper::judge::{CALM_LOOK, EMPTY_LOOK, OPEN_LOOK};
 use crate::reaper::owner::QueuePods;
 
@@ -31,17 +31,6 @@ fn looks_are_frequent_while_a_fate_is_open_or_a_container_starts() {
     stage.list(vec![]);
     stage.claim("here", "mail", &["w"]);
     assert_eq!(stage.look().next_look, OPEN_LOOK);
-}
-
-#[test]
-fn pods_whose_pools_hold_jobs_are_busy() {
-    let mut stage = Stage::new();
-    let pod = stage.bound("w");
-    assert!(stage.look().busy_pods.is_empty());
-    stage.jobs("w", 2);
-    assert_eq!(stage.look().busy_pods, [Arc::from("w")].into());
-    stage.apply(ended(pod, 5));
-    assert!(stage.react().busy_pods.is_empty());
 }
 
 #[test]
