@@ -54,6 +54,9 @@ pub struct ScalingStatus {
     pub desired_replicas: i32,
     /// How the number came about, and what it waits for, in words.
     pub reason: String,
+    /// What keeps the target from having what the work asks for, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// When the target's replicas were last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Timestamp>,

@@ -136,6 +136,8 @@ impl Keeper {
                         _ if changed.is_err() => break,
                         Desired::Present(queue) => self.adopt(queue),
                         Desired::Gone => {
+                            // Its target is free for another one, which may have its name.
+                            self.scaler = Scaler::default();
                             Box::pin(self.last_words()).await;
                             break;
                         }

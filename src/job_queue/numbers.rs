@@ -14,11 +14,14 @@ const JOBS_AT_MOST: usize = 250;
 const NAME_AT_MOST: usize = 253;
 
 impl Keeper {
-    /// The job types that this queue's status is about: those that it names and those that its own workers run; all
-    /// that Redis knows, where no other queue shares the namespace. At most [`JOBS_AT_MOST`], the named ones first.
-    pub(super) fn own_types(&self) -> BTreeSet<JobTypeName> {
-        let named: BTreeSet<JobTypeName> = self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect();
-        let mut own = named.clone();
+    fn named_types(&self) -> BTreeSet<JobTypeName> {
+        self.queue.spec.jobs.iter().map(|job| job.name.as_str().into()).collect()
+    }
+
+    /// The job types that are this queue's: those that it names and those that its own workers run; all that Redis
+    /// knows, where no other queue shares the namespace.
+    pub(super) fn all_own_types(&self) -> BTreeSet<JobTypeName> {
+        let mut own = self.named_types();
         let (Some(observation), Some(link)) = (&self.reporter.observation, &self.link) else { return own };
         let age = |written: EpochSeconds| observation.redis_time.0.saturating_sub(written.0);
         let alone = !ownership::others(&link.own_claim(), &observation.claims)
@@ -30,6 +33,12 @@ impl Keeper {
             let beats = ours.filter_map(|pool| observation.pools.get(pool)?.heartbeat.as_ref());
             own.extend(beats.flat_map(|beat| beat.job_names.iter().cloned()));
         }
+        own
+    }
+
+    /// Those that its status and metrics are about: at most [`JOBS_AT_MOST`], the named ones first.
+    pub(super) fn own_types(&self) -> BTreeSet<JobTypeName> {
+        let (named, mut own) = (self.named_types(), self.all_own_types());
         own.retain(|name| name.as_str().len() <= NAME_AT_MOST || named.contains(name));
         while own.len() > JOBS_AT_MOST.max(named.len()) {
             let Some(last) = own.iter().rev().find(|name| !named.contains(*name)).cloned() else { break };

@@ -12,7 +12,7 @@ use super::background::Done;
 use super::contention::Contention;
 use super::events::{self, Notice};
 use super::keeper::Keeper;
-use super::scale_facts::{Attribution, holding, kind, rules};
+use super::scale_facts::{Attribution, holding, kind, rules, unread};
 use super::scale_task::{Change, Wanted, by_name, carry_out};
 use super::status::{Problem, State};
 use super::wake::{DUE_SOON, Wake, due_in};
@@ -50,6 +50,8 @@ pub struct Scaler {
     wanted: Option<(Wanted, Instant)>,
     problem: Option<Problem>,
     failure: Option<Problem>,
+    /// What can't be counted, though the rest is scaled for.
+    unread: Option<Problem>,
     concurrency: Option<u32>,
     last_scale: Option<Timestamp>,
     rolling_out_until: Option<Instant>,
@@ -79,7 +81,10 @@ impl Scaler {
         match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
             (Some(problem), _) if problem.reason == reason::LOOKING_FOR_AUTOSCALERS => State::Pending,
             (Some(problem), _) => State::Bad(problem.clone()),
-            (None, Some(_)) => self.contention.problem(Instant::now()).map_or(State::Good(()), State::Bad),
+            (None, Some(_)) => {
+                let problem = self.contention.problem(Instant::now()).or_else(|| self.unread.clone());
+                problem.map_or(State::Good(()), State::Bad)
+            }
             (None, None) => State::Pending,
         }
     }
@@ -91,6 +96,7 @@ impl Scaler {
         Some(ScalingStatus {
             desired_replicas: decision.desired,
             reason: decision.reason.clone(),
+            limited_by: decision.limited_by.map(|limit| limit.name().to_owned()),
             last_scale_time: self.last_scale,
         })
     }
@@ -132,7 +138,8 @@ impl Keeper {
     ) -> Duration {
         let Some(spec) = self.queue.spec.scaling.clone().filter(|_| self.scales()) else { return next };
         self.scaler.wanted = None;
-        let types = self.own_types();
+        let types = self.all_own_types();
+        self.scaler.unread = unread(&observation.spoiled_sets);
         let attribution = Attribution::new(observation, judgement, &self.pods);
         let mut job_types = attribution.job_types(&types);
         if !self.context.observe_only {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::status::Problem;
+use crate::api::condition::reason;
 use crate::api::job_queue::ScalingSpec;
 use crate::protocol::gocraft_work::cap::Desired;
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation, PoolId};
@@ -161,6 +163,18 @@ impl<'a> Attribution<'a> {
         }
         by_pod.into_values().max().filter(|most| *most > 0)
     }
+}
+
+/// That `scheduled` or `retry` can't be read, where it is no sorted set.
+#[must_use]
+pub fn unread(spoiled_sets: &[String]) -> Option<Problem> {
+    (!spoiled_sets.is_empty()).then(|| Problem {
+        reason: reason::WRONG_KEY_TYPE.into(),
+        message: format!(
+            "{spoiled_sets:?} in Redis should be sorted sets, so jobs that are due there are not counted: delete or rename them, or what uses them; the number of workers follows the other jobs"
+        ),
+        stalled: true,
+    })
 }
 
 /// Counts with the caps and pauses that this queue holds, also while Redis does not have them yet: they are there before

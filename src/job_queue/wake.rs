@@ -79,20 +79,10 @@ pub fn due_in(job_types: &[JobTypeFacts], observation: &Observation) -> Option<D
 mod tests {
     use super::*;
     use crate::protocol::JobTypeSeen;
+    use crate::scaling::tests::stage::job_type;
 
     #[test]
     fn it_is_looked_often_from_a_second_before_an_entry_is_due() {
-        let facts = |name: &str| JobTypeFacts {
-            name: name.into(),
-            waiting: 0,
-            due: 0,
-            running: 0,
-            cap: None,
-            locks: 0,
-            paused: false,
-            oldest_wait: None,
-            spoiled: false,
-        };
         for (now, due, wait) in [(100, 160, Some(59_000)), (159, 160, Some(100)), (100, 101, Some(100))] {
             let seen = JobTypeSeen { next_due_at: Some(EpochSeconds(due)), ..JobTypeSeen::default() };
             let observation = Observation {
@@ -100,9 +90,9 @@ mod tests {
                 job_types: [("mail".into(), seen)].into(),
                 ..Observation::default()
             };
-            let found = due_in(&[facts("mail"), facts("sms")], &observation);
+            let found = due_in(&[job_type("mail"), job_type("sms")], &observation);
             assert_eq!(found, wait.map(Duration::from_millis), "at {now}, due at {due}");
-            assert_eq!(due_in(&[facts("sms")], &observation), None, "what is another queue's is not waited for");
+            assert_eq!(due_in(&[job_type("sms")], &observation), None, "what is another queue's is not waited for");
         }
     }
 }

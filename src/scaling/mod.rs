@@ -28,7 +28,7 @@ pub mod rivals;
 pub mod rules;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use decision::{Decision, Facts, Limit, Step, TargetKind, decide};
 pub use demand::{Demand, JobTypeFacts, demand, runnable};

@@ -192,3 +192,10 @@ fn a_pool_that_can_not_be_bound_is_in_the_pod_that_has_its_host_name() {
     assert_eq!(busy.iter().map(|pod| &*pod.name).collect::<Vec<_>>(), ["p"]);
     assert_eq!(attribution.concurrency(), Some(4));
 }
+
+#[test]
+fn a_set_of_a_wrong_type_is_named() {
+    assert_eq!(unread(&[]), None);
+    let problem = unread(&["work:retry".into(), "work:scheduled".into()]).unwrap();
+    assert!(problem.message.contains("work:retry") && problem.message.contains("work:scheduled"), "{problem:?}");
+}

@@ -168,7 +168,7 @@ fn runnable_is_what_could_start_now() {
 
 #[test]
 fn scaling_is_reported_only_where_it_is_asked_for() {
-    let decided = ScalingStatus { desired_replicas: 3, reason: "r".into(), last_scale_time: None };
+    let decided = ScalingStatus { desired_replicas: 3, reason: "r".into(), ..ScalingStatus::default() };
     let of = |status: &JobQueueStatus| status.conditions.iter().find(|c| c.type_ == SCALING_ACTIVE).cloned();
     let before = JobQueueStatus {
         scaling: Some(ScalingStatus { last_scale_time: Some(Timestamp::UNIX_EPOCH), ..ScalingStatus::default() }),

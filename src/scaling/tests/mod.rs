@@ -8,6 +8,6 @@ mod properties;
 mod protection;
 mod reasons;
 mod simulation;
-mod stage;
+pub mod stage;
 mod up;
 mod wake;

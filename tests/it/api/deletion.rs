@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use poolkeeper::api::job_queue::JobQueue;
@@ -85,5 +86,30 @@ async fn one_that_is_deleted_right_after_it_was_made_goes_too() {
     for n in 0..8 {
         gone(&stage, &format!("q{n}")).await;
     }
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
+async fn one_that_goes_before_it_could_get_its_finalizer_releases_its_caps_all_the_same() {
+    let stage = Stage::new("unfinalized").await;
+    // Somebody else leads for as long as this takes, so nobody adds a finalizer; caps are pushed by every replica.
+    let now =
+        k8s_openapi::jiff::Timestamp::from_second(now()).unwrap().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "poolkeeper"},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600, "renewTime": now, "acquireTime": now},
+    });
+    stage.namespace.create::<Lease>(lease).await;
+    let _operator = stage.operator().await;
+    let spec = stage.spec(json!({"jobs": [{"name": "mail", "maxConcurrency": 5}], "deletionPolicy": "Release"}));
+    stage.namespace.job_queue("q", spec).await.unwrap();
+    let cap = async || stage.pools.cap("mail").await;
+    wait_for("the cap", Duration::from_secs(20), || async { (cap().await.as_deref() == Some("5")).then_some(()) })
+        .await;
+    let queues = stage.namespace.api::<JobQueue>();
+    assert!(queues.get("q").await.unwrap().metadata.finalizers.is_none_or(|names| names.is_empty()));
+    queues.delete("q", &DeleteParams::default()).await.unwrap();
+    wait_for("the cap to be taken back", Duration::from_secs(20), || async { cap().await.is_none().then_some(()) })
+        .await;
     stage.namespace.delete().await;
 }

@@ -86,3 +86,22 @@ async fn observe_only_changes_nothing_anywhere() {
     assert!(queue.status.is_none() && leader(&stage).await.is_none());
     stage.namespace.delete().await;
 }
+
+#[tokio::test]
+async fn a_restart_while_redis_is_away_forgets_nothing_that_the_status_told() {
+    let mut stage = Stage::new("memory").await;
+    let one = Operator::start(&stage.namespace.name, &["--identity", "one"]).await;
+    stage.push("mail", 3).await;
+    stage.namespace.job_queue("q", stage.spec(json!({"jobs": [{"name": "mail"}]}))).await.unwrap();
+    let before =
+        stage.namespace.status("q", "three jobs", |s| s.waiting == 3 && condition(s, "Ready").0 == "True").await;
+    let (_, well) = one.terminate();
+    assert!(well);
+    stage.server.kill();
+    let _two = Operator::start(&stage.namespace.name, &["--identity", "two"]).await;
+    let after =
+        stage.namespace.status("q", "that Redis is away", |s| condition(s, "RedisReachable").0 == "False").await;
+    assert_eq!((after.waiting, after.jobs), (3, before.jobs), "what is not known is not zero");
+    assert_eq!(after.recorded_through, before.recorded_through);
+    stage.namespace.delete().await;
+}

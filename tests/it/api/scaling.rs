@@ -214,6 +214,26 @@ async fn a_key_of_a_wrong_type_spoils_its_own_job_type_only() {
 }
 
 #[tokio::test]
+async fn a_retry_set_of_a_wrong_type_is_told_and_the_rest_is_scaled_for() {
+    let stage = Stage::new("wrong-set").await;
+    deployment(&stage.namespace, "w", 0).await;
+    let _operator = stage.operator().await;
+    stage.pools.set("retry", "no sorted set").await;
+    stage.namespace.job_queue("q", scaled(&stage, json!({"jobsPerReplica": 10}))).await.unwrap();
+    let status =
+        stage.namespace.status("q", "why", |s| condition(s, "ScalingActive") == ("False", "WrongKeyType")).await;
+    assert!(
+        status.conditions.iter().any(|c| c.type_ == "ScalingActive" && c.message.contains("work:retry")),
+        "{status:?}"
+    );
+    stage.push("mail", 15).await;
+    stage.until_replicas(2, Duration::from_secs(20)).await;
+    line::<()>(&mut stage.pools.redis.clone(), "DEL work:retry").await;
+    stage.until_it_scales("q").await;
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
 async fn c27_pods_that_stay_pending_are_not_asked_for_twice() {
     let stage = Stage::new("pending").await;
     deployment(&stage.namespace, "w", 0).await;

@@ -172,3 +172,51 @@ async fn without_protection_the_number_alone_counts() {
     }
     stage.namespace.delete().await;
 }
+
+#[tokio::test]
+async fn nothing_is_lowered_during_a_rollout() {
+    let stage = Stage::new("rollout").await;
+    let (_, _beats) = stage.workers(4).await;
+    let roll = async |value: serde_json::Value| {
+        let body = json!({"spec": {"template": {"metadata": {"annotations": {"rolled": value}}}}});
+        let api = stage.namespace.api::<k8s_openapi::api::apps::v1::Deployment>();
+        api.patch("w", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&body)).await.unwrap();
+    };
+    roll(json!("1")).await;
+    // One more than wanted, and it never comes up: the rollout stands still.
+    pods_of(&stage.namespace, "app=w", 5).await;
+    let operator = stage.operator().await;
+    stage.namespace.job_queue("q", scaled(&stage, json!({"scaleDownStabilizationSeconds": 0}))).await.unwrap();
+    stage
+        .namespace
+        .status("q", "what holds", |s| s.scaling.as_ref().is_some_and(|s| s.limited_by.as_deref() == Some("Rollout")))
+        .await;
+    stage.passes(&operator, "q", 3).await;
+    assert_eq!(stage.replicas().await, 4);
+    roll(serde_json::Value::Null).await;
+    stage.until_replicas(0, Duration::from_secs(30)).await;
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_clock_is_behind_its_kubelets_counts_and_is_protected() {
+    let stage = Stage::new("skewed").await;
+    deployment(&stage.namespace, "w", 3).await;
+    let pods = pods_of(&stage.namespace, "app=w", 3).await;
+    let (start, mut beats) = (now(), Vec::new());
+    for pod in &pods {
+        runs(&stage.namespace, pod, &format!("c-{pod}"), start - 60).await;
+        // So it can't be bound to its container.
+        beats.push(stage.pools.beating(pod, start - 61, pod, "mail").await);
+    }
+    stage.pools.takes(&pods[1], "mail", &["a"]).await;
+    let operator = stage.operator().await;
+    stage.namespace.job_queue("q", scaled(&stage, json!({"scaleDownStabilizationSeconds": 0}))).await.unwrap();
+    stage.until_replicas(1, Duration::from_secs(30)).await;
+    let left =
+        wait_or(Duration::from_secs(20), || async { Some(stage.live().await).filter(|live| live.len() == 1) }).await;
+    assert_eq!(left, Some(vec![pods[1].clone()]));
+    stage.passes(&operator, "q", 3).await;
+    assert_eq!(stage.replicas().await, 1);
+    stage.namespace.delete().await;
+}

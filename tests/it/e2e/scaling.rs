@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -81,39 +80,6 @@ async fn from_none_to_four_and_back_while_long_jobs_run() {
     let events = stage.namespace.api::<Event>().list(&ListParams::default()).await.unwrap();
     for wanted in ["ScaledUp", "ScaledDown"] {
         assert!(events.iter().any(|event| event.reason.as_deref() == Some(wanted)), "an Event {wanted}");
-    }
-    stage.end().await;
-}
-
-#[tokio::test]
-async fn a_rollout_and_a_scale_down_at_once_cut_nothing_off_that_the_rollout_would_not() {
-    let stage = Stage::new("rollout").await;
-    let workers = Workers { replicas: 3, grace_seconds: 30, ..workers() };
-    workers.apply(&stage.namespace).await;
-    let pods = stage.wait_running(workers.name, 3).await;
-    let before: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
-    let jobs = stage.enqueue("mail", 3, &json!({"ms": 9000}));
-    stage
-        .namespace
-        .job_queue("q", stage.scaled(&workers.target(), &json!({"maxReplicas": 4, "scaleDownStabilizationSeconds": 0})))
-        .await
-        .unwrap();
-    wait_for("all to run", Duration::from_secs(30), || async {
-        jobs.iter().all(|job| stage.journal.runs(job).0 == 1).then_some(())
-    })
-    .await;
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"rolled": "1"}}}}});
-    stage
-        .namespace
-        .api::<Deployment>()
-        .patch(workers.name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&patch))
-        .await
-        .unwrap();
-    // With a grace period that is long enough, what the rollout ends works on to its end.
-    stage.all_end(&jobs, Duration::from_secs(60)).await;
-    stage.gone_without_a_cut(workers.name, &jobs, Duration::from_secs(90)).await;
-    for job in &jobs {
-        assert_eq!(stage.journal.runs(job), (1, 1), "{job} of {before:?}");
     }
     stage.end().await;
 }
