@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::EpochSeconds;
-use crate::reaper::pods::{ContainerRun, Fate, PodRecord};
+use crate::reaper::pods::{ContainerRun, Fate, PodRecord, STARTED_LATE};
 use crate::reaper::silence::Silence;
 
 /// A container that runs, or may run, a pool.
@@ -65,8 +65,8 @@ pub struct Place {
 pub struct Contender {
     /// Where it is.
     pub place: Place,
-    /// `startedAt`, of its node's clock.
-    pub started_at: Option<EpochSeconds>,
+    /// The first second of its node's clock at which a process of it can have started.
+    pub earliest_start: Option<EpochSeconds>,
     /// What became of it.
     pub fate: Fate,
 }
@@ -83,7 +83,7 @@ impl Contender {
             container: run.container.clone(),
             container_id: run.id.clone(),
         };
-        Self { place, started_at: run.started_at, fate: record.fate(&run.container, &run.id) }
+        Self { place, earliest_start: run.earliest_start, fate: record.fate(&run.container, &run.id) }
     }
 
     /// A candidate of a binding: `record` is its pod, where we know it; `otherwise` its fate where we don't.
@@ -102,7 +102,7 @@ impl Contender {
             container: candidate.container.as_str().into(),
             container_id: candidate.container_id.as_str().into(),
         };
-        Self { place, started_at: None, fate }
+        Self { place, earliest_start: None, fate }
     }
 
     /// As a binding keeps it.
@@ -137,18 +137,25 @@ impl Contender {
     /// If it were the pool's, all these times would be of one node's clock.
     #[must_use]
     pub fn excluded(&self, started_at: EpochSeconds) -> bool {
-        if self.started_at.is_some_and(|start| start > started_at) {
+        if self.earliest_start.is_some_and(|start| start > started_at) {
             return true;
         }
-        self.end_bound().is_some_and(|end| started_at > end)
+        let latest_end = match &self.fate {
+            Fate::Ended { end, .. } => end.finished_at,
+            Fate::Replaced { before, .. } => *before,
+            Fate::Running | Fate::PodEnded { .. } | Fate::Unknown(_) => None,
+        };
+        latest_end.is_some_and(|end| started_at > end)
     }
 
     /// Whether its end proves the death of a pool bound to it, which started at `started_at`: certainly so only when
-    /// the pool started before it ended. On a tie or later, the pool was bound while the kubelet's report lagged.
+    /// the pool started before it ended. On a tie or later, the pool was bound while the kubelet's report lagged. Where
+    /// only the successor's `startedAt` tells of the end, that one may have started a little before it.
     #[must_use]
     pub fn proven(&self, started_at: EpochSeconds) -> bool {
         match &self.fate {
-            Fate::Ended { .. } | Fate::Replaced { .. } => self.end_bound().is_some_and(|end| started_at < end),
+            Fate::Ended { end, .. } => end.finished_at.is_some_and(|end| started_at < end),
+            Fate::Replaced { before, .. } => before.is_some_and(|next| started_at.0 < next.0 - STARTED_LATE),
             Fate::PodEnded { .. } => true,
             Fate::Running | Fate::Unknown(_) => false,
         }
@@ -158,14 +165,6 @@ impl Contender {
     #[must_use]
     pub fn refuted(&self, silence: &Silence) -> bool {
         self.end_seen().is_some_and(|seen| silence.beat_after(seen))
-    }
-
-    fn end_bound(&self) -> Option<EpochSeconds> {
-        match &self.fate {
-            Fate::Ended { end, .. } => end.finished_at,
-            Fate::Replaced { before, .. } => *before,
-            Fate::Running | Fate::PodEnded { .. } | Fate::Unknown(_) => None,
-        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use index::PodIndex;
-pub use record::{ContainerRun, Fate, Gone, PodRecord, RunState, WhyUnknown};
+pub use record::{ContainerRun, Fate, Gone, PodRecord, RunState, STARTED_LATE, WhyUnknown};
 
 use crate::protocol::EpochSeconds;
 use crate::reaper::container::ContainerStatus;

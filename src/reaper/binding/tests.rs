@@ -6,7 +6,7 @@ use super::*;
 use crate::protocol::ConnectionId;
 use crate::reaper::container::End;
 
-fn contender(id: &str, started_at: Option<i64>, fate: Fate) -> Contender {
+fn contender(id: &str, earliest_start: Option<i64>, fate: Fate) -> Contender {
     let place = Place {
         namespace: "n".into(),
         pod: "p".into(),
@@ -14,7 +14,7 @@ fn contender(id: &str, started_at: Option<i64>, fate: Fate) -> Contender {
         container: "worker".into(),
         container_id: id.into(),
     };
-    Contender { place, started_at: started_at.map(EpochSeconds), fate }
+    Contender { place, earliest_start: earliest_start.map(EpochSeconds), fate }
 }
 
 fn ended(finished_at: Option<i64>, seen: Instant) -> Fate {
@@ -26,7 +26,7 @@ fn ended(finished_at: Option<i64>, seen: Instant) -> Fate {
 fn a_pool_started_between_the_start_and_the_end_of_its_container() {
     let now = Instant::now();
     let replaced = |before: Option<i64>| Fate::Replaced { before: before.map(EpochSeconds), seen: now };
-    // Start and fate of a container; whether it can't be that of a pool that started at 100, and whether its end is proof.
+    // Earliest start and fate of a container; whether it can't be that of a pool that started at 100, and whether its end is proof.
     let table = [
         (Some(100), Fate::Running, false, false),
         (Some(101), Fate::Running, true, false),
@@ -35,7 +35,8 @@ fn a_pool_started_between_the_start_and_the_end_of_its_container() {
         (Some(90), ended(Some(100), now), false, false),
         (Some(90), ended(Some(99), now), true, false),
         (Some(90), ended(None, now), false, false),
-        (Some(90), replaced(Some(101)), false, true),
+        (Some(90), replaced(Some(103)), false, true),
+        (Some(90), replaced(Some(102)), false, false),
         (Some(90), replaced(Some(100)), false, false),
         (Some(90), replaced(Some(99)), true, false),
         (Some(90), replaced(None), false, false),

@@ -115,7 +115,7 @@ impl<'a> Hosts<'a> {
             container: restarted.name.clone(),
             container_id: format!("before:{}/{}", pod.uid, restarted.name).into(),
         };
-        Some(Contender { place, started_at: None, fate: Fate::Replaced { before, seen } })
+        Some(Contender { place, earliest_start: None, fate: Fate::Replaced { before, seen } })
     }
 
     /// Who has this host name now.

@@ -12,6 +12,11 @@ use crate::reaper::container::{ContainerStatus, End, Report};
 
 /// How many runs of one pod are kept; the oldest ended ones go first.
 const KEPT_RUNS: usize = 16;
+/// Seconds by which `startedAt` may be later than the second in which the process started.
+///
+/// Source: containerd `internal/cri/server/container_start.go` takes the time after the task was started, by when its
+/// process runs; whole seconds add one, and a busy node another.
+pub const STARTED_LATE: i64 = 2;
 
 /// One pod, its containers, and how it went.
 #[derive(Debug, Clone)]
@@ -46,6 +51,8 @@ pub struct ContainerRun {
     pub id: Arc<str>,
     /// `startedAt`, of the node's clock.
     pub started_at: Option<EpochSeconds>,
+    /// The first second of the node's clock at which a process of it can have started.
+    pub earliest_start: Option<EpochSeconds>,
     /// When we first saw it.
     pub first_seen: Instant,
     /// What became of it.
@@ -215,7 +222,9 @@ fn note(runs: &mut Vec<ContainerRun>, status: &ContainerStatus, restarts_known: 
         return;
     }
     for report in status.reports() {
-        note_report(runs, &status.name, report, now);
+        let starts =
+            if status.current.as_ref() == Some(report) { status.restart_count } else { status.restart_count - 1 };
+        note_report(runs, &status.name, starts, report, now);
     }
     let reported = |id: &str| status.reports().any(|report| &*report.id == id);
     let before = status.reports().filter_map(|report| report.started_at).min();
@@ -242,24 +251,41 @@ fn is_outdated(runs: &[ContainerRun], status: &ContainerStatus, restarts_known: 
     }
 }
 
-fn note_report(runs: &mut Vec<ContainerRun>, container: &Arc<str>, report: &Report, now: Instant) {
+/// Takes in one container, before which its pod had started `before` others of its name.
+fn note_report(runs: &mut Vec<ContainerRun>, container: &Arc<str>, before: i32, report: &Report, now: Instant) {
     let state = match &report.end {
         Some(end) => RunState::Ended { end: end.clone(), seen: now },
         None => RunState::Running,
     };
-    match runs.iter_mut().find(|run| run.id == report.id) {
-        Some(run) => {
-            run.started_at = run.started_at.or(report.started_at);
-            if !matches!(run.state, RunState::Ended { .. }) {
-                run.state = state;
-            }
+    if let Some(run) = runs.iter_mut().find(|run| run.id == report.id) {
+        run.started_at = run.started_at.or(report.started_at);
+        run.earliest_start = run.earliest_start.or(run.started_at);
+        if !matches!(run.state, RunState::Ended { .. }) {
+            run.state = state;
         }
-        None => runs.push(ContainerRun {
-            container: container.clone(),
-            id: report.id.clone(),
-            started_at: report.started_at,
-            first_seen: now,
-            state,
-        }),
+        return;
+    }
+    let predecessor = runs.iter().rev().find(|run| run.container == *container);
+    let earliest_start = report.started_at.map(|start| earliest_start(start, before, predecessor));
+    runs.push(ContainerRun {
+        container: container.clone(),
+        id: report.id.clone(),
+        started_at: report.started_at,
+        earliest_start,
+        first_seen: now,
+        state,
+    });
+}
+
+/// The first second at which a process of a container can have started that reports `start`: a little earlier, but not
+/// while the one before it, of which `before` were started, may have run.
+fn earliest_start(start: EpochSeconds, before: i32, predecessor: Option<&ContainerRun>) -> EpochSeconds {
+    let late = EpochSeconds(start.0.saturating_sub(STARTED_LATE));
+    match predecessor.map(|run| &run.state) {
+        None if before <= 0 => late,
+        Some(RunState::Ended { end: End { finished_at: Some(end), .. }, .. }) => {
+            late.max(EpochSeconds(end.0.saturating_add(1))).min(start)
+        }
+        _ => start,
     }
 }

@@ -97,6 +97,16 @@ impl Pools {
         run(&mut self.redis.clone(), ["SISMEMBER", &format!("{}worker_pools", self.prefix), pool]).await
     }
 
+    /// The ids in the set of worker pools.
+    pub async fn ids(&self) -> Vec<String> {
+        run(&mut self.redis.clone(), ["SMEMBERS", &format!("{}worker_pools", self.prefix)]).await
+    }
+
+    /// A second that its heartbeat tells, `heartbeat_at` or `started_at`.
+    pub async fn second_of(&self, pool: &str, field: &str) -> i64 {
+        run(&mut self.redis.clone(), ["HGET", &format!("{}worker_pools:{pool}", self.prefix), field]).await
+    }
+
     /// Whether poolkeeper has bound it to a container.
     pub async fn is_bound(&self, pool: &str) -> bool {
         run(&mut self.redis.clone(), ["HEXISTS", &format!("{}poolkeeper:bindings", self.prefix), pool]).await

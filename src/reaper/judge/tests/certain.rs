@@ -25,6 +25,62 @@ fn a_bound_container_that_another_replaced_is_certain_even_if_its_end_was_never_
 }
 
 #[test]
+fn a_container_that_is_said_to_have_started_after_its_worker_is_bound_to_it() {
+    for (late, bound) in [(1, true), (2, true), (3, false)] {
+        let mut stage = Stage::new();
+        let pod = running("w", -60);
+        stage.apply(pod.clone());
+        let beat = |stage: &mut Stage| {
+            if every_five(stage) {
+                stage.beat("w", "w", -60 - late);
+            }
+        };
+        stage.run(11.0, beat);
+        assert_eq!(stage.redis.bindings.contains_key(&pool("w")), bound, "{late} s late");
+        stage.at(11.1).apply(ended(pod, 11));
+        assert_eq!(named(&stage.react(), "w") == "ContainerEnded", bound, "{late} s late");
+    }
+}
+
+#[test]
+fn the_pool_of_a_container_that_ended_at_once_is_never_taken_for_its_successors() {
+    // It started at 0, and was first seen when the next container ran.
+    for (ended, next) in [(0, 1), (0, 2), (1, 2), (1, 3)] {
+        let mut stage = Stage::new();
+        stage.apply(restarted(running("w", 0), Some(ended), next));
+        stage.at(3.0).look();
+        stage.at(3.5).beat("first", "w", 0);
+        stage.beat("second", "w", next);
+        stage.look();
+        let bound = stage.redis.bindings.get(&pool("first"));
+        assert!(
+            bound.is_none_or(|binding| binding.candidates[0].container_id != "w/1"),
+            "ended at {ended}, next {next}"
+        );
+        let dead = stage.run(40.0, |stage| {
+            if every_five(stage) {
+                stage.beat("second", "w", next);
+            }
+        });
+        assert_eq!(dead.keys().collect::<Vec<_>>(), [&pool("first")], "ended at {ended}, next {next}");
+    }
+}
+
+#[test]
+fn a_successor_that_is_said_to_have_started_late_is_no_proof_of_the_end_of_its_own_pool() {
+    let mut stage = Stage::new();
+    let pod = stage.bound("w");
+    // It is bound while its kubelet still reports the first container; whose end nobody ever reports.
+    stage.at(5.5).beat("next", "w", 5);
+    stage.look();
+    assert_eq!(stage.redis.bindings[&pool("next")].candidates[0].container_id, "w/0");
+    stage.at(6.0).apply(restarted(pod, None, 6));
+    let judgement = stage.react();
+    assert_eq!(named(&judgement, "w"), "ContainerReplaced");
+    assert!(!judgement.dead.contains_key(&pool("next")));
+}
+
+#[test]
 fn a_restart_seen_only_in_last_state_is_certain() {
     let mut stage = Stage::new();
     let pod = stage.bound("w");

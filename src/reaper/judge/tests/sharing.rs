@@ -186,17 +186,17 @@ fn no_binding_is_made_while_another_pod_of_the_host_name_may_have_started() {
 }
 
 #[test]
-fn a_binding_waits_for_a_beat_and_for_a_container_that_started_no_later() {
+fn a_binding_waits_for_a_beat_and_for_a_container_that_can_have_started_no_later() {
     let mut stage = Stage::new();
     stage.apply(running("w", -60));
     stage.beat("w", "w", -59);
-    stage.beat("x", "w", -61);
+    stage.beat("x", "w", -63);
     stage.look();
     assert!(stage.redis.bindings.is_empty(), "not seen to move yet");
     stage.run(11.0, |stage| {
         if every_five(stage) {
             stage.beat("w", "w", -59);
-            stage.beat("x", "w", -61);
+            stage.beat("x", "w", -63);
         }
     });
     assert_eq!(stage.redis.bindings.keys().collect::<Vec<_>>(), [&pool("w")]);

@@ -8,8 +8,8 @@ use proptest::test_runner::RngSeed;
 use super::stage::{Stage, ended, pool, restarted, running};
 use crate::protocol::{EpochSeconds, Heartbeat, JobTypeName, PoolId, PoolSeen};
 use crate::reaper::host::HostKey;
-use crate::reaper::pods::WorkerPod;
 use crate::reaper::pods::index::PodEvent;
+use crate::reaper::pods::{STARTED_LATE, WorkerPod};
 use crate::reaper::verdict::Proof;
 
 /// How long a history lasts, in seconds; by then every fate is decided.
@@ -53,6 +53,8 @@ struct PodStory {
     later: i64,
     /// By how many seconds its node's clock is wrong.
     skew: i64,
+    /// How many seconds after the second in which its processes start its containers are reported to have started.
+    started_late: i64,
     /// How many half seconds its kubelet takes to report.
     lag: i64,
     /// One bit for each event: whether it gets lost.
@@ -72,8 +74,18 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 fn story() -> impl Strategy<Value = PodStory> {
-    (turn(), 0..5_i64, -500..500_i64, 0..4_i64, any::<u8>(), any::<bool>()).prop_map(
-        |(turn, phase, skew, lag, lost, stutters)| PodStory { turn, phase, later: 0, skew, lag, lost, stutters },
+    let clock = (-500..500_i64, -1..=STARTED_LATE, 0..4_i64);
+    (turn(), 0..5_i64, clock, any::<u8>(), any::<bool>()).prop_map(
+        |(turn, phase, (skew, started_late, lag), lost, stutters)| PodStory {
+            turn,
+            phase,
+            later: 0,
+            skew,
+            started_late,
+            lag,
+            lost,
+            stutters,
+        },
     )
 }
 
@@ -110,14 +122,15 @@ impl PodStory {
 
     /// What the API server has from which half second on; `None`: no object.
     fn objects(&self, name: &str, host: &str) -> Vec<(i64, Option<WorkerPod>)> {
-        let mut pod = running(name, -61 + self.later + self.skew);
+        let mut pod = running(name, -60 + self.started_late + self.later + self.skew);
         pod.hosts = [HostKey::of(host)].into();
         let reported = |second: i64| second * 2 + self.lag;
         let mut objects = vec![(-100, Some(pod.clone()))];
         match self.turn {
             Turn::Lives | Turn::Frozen { .. } => {}
             Turn::Killed { at, again_after } => {
-                let again = restarted(pod.clone(), Some(at + self.skew), at + again_after + self.skew);
+                let started = at + again_after + self.started_late.max(0);
+                let again = restarted(pod.clone(), Some(at + self.skew), started + self.skew);
                 objects.push((reported(at), Some(ended(pod, at + self.skew))));
                 objects.push((reported(at + again_after), Some(again)));
             }
