@@ -106,7 +106,7 @@ impl Costs<'_> {
 }
 
 async fn with(client: &Client, lease: &str, as_whom: (&str, &Path), queues: usize, quick: bool, tables: &mut Tables) {
-    let (pushes, look) = if quick { (50, Duration::from_secs(15)) } else { (200, Duration::from_secs(60)) };
+    let (pushes, look) = if quick { (50, Duration::from_secs(15)) } else { (100, Duration::from_secs(30)) };
     let mut field = Field::new(client, queues).await;
     let operator = Operator::start_as(lease, as_whom.1).await;
     field.ready().await;

@@ -16,7 +16,7 @@ use crate::protocol::{JobTypeName, Observation, PoolId};
 use crate::redis::{Call, Value};
 
 /// Dead pools that one run names; the others count as covered in it.
-const DEAD_PER_RUN: usize = 250;
+const DEAD_PER_RUN: usize = 100;
 /// Scripts in one round trip: at 5 ms each well within the bound of an answer.
 const RUNS_PER_TRIP: usize = 100;
 /// Round trips of one call; what is left then is left to the next pass.

@@ -13,9 +13,9 @@ use crate::protocol::{JobTypeName, PoolId};
 use crate::redis::{Call, Value};
 
 /// Pools in one run.
-const POOLS_PER_RUN: usize = 200;
+const POOLS_PER_RUN: usize = 100;
 /// In-progress lists in one run.
-const LISTS_PER_RUN: usize = 4_000;
+const LISTS_PER_RUN: usize = 2_000;
 
 /// What became of one pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
