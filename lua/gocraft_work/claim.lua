@@ -18,7 +18,7 @@ local concurrency = tonumber(ARGV[7])
 for i = 9, 8 + types do ours[ARGV[i]] = true end
 
 local hosts, taken, same, stale = {}, {}, {}, {}
-local claims = redis.call('HGETALL', KEYS[1])
+local claims = need('hash', 'HGETALL', KEYS[1])
 for i = 1, #claims, 2 do
   local ok, claim = pcall(cjson.decode, claims[i + 1])
   if ok and type(claim) == 'table' then

@@ -11,7 +11,7 @@
 -- Safe to repeat: each is a state to be in, not a step.
 local op, field, uid, generation = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local schema = redis.call('GET', KEYS[2])
+local schema = need('string', 'GET', KEYS[2])
 if schema and schema ~= '1' then return {'fenced', 'schema'} end
 
 local entry, before = fence_entry(KEYS[1], field)

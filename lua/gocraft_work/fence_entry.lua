@@ -5,9 +5,9 @@
 -- `-` for its uid.
 --
 -- fence_entry(key, field) -> {have, highest, held, retired}; that of no entry where there is none; nil where it is not ours
--- to understand. The second value is the text that is there, or false.
+-- to understand. The second value is the text that is there, or false. Uses need.lua.
 local function fence_entry(key, field)
-  local text = redis.call('HGET', key, field)
+  local text = need('hash', 'HGET', key, field)
   if not text then return {have = '-', highest = '0', held = '0', retired = ''}, false end
   local have, highest, held, retired = string.match(text, '^(%S+) (%d+) ([01]) ?(%S*)$')
   if not have then return nil, text end

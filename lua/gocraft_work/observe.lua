@@ -54,16 +54,16 @@ end
 
 local frame = false
 if whole then
-  redis.call('HDEL', KEYS[1], '')
+  need('hash', 'HDEL', KEYS[1], '')
   local now = redis.call('TIME')[1]
   frame = {
     now,
-    redis.call('SMEMBERS', KEYS[5]),
-    redis.call('SMEMBERS', KEYS[6]),
-    redis.call('HGETALL', KEYS[1]),
-    redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'),
-    redis.call('HGETALL', KEYS[3]),
-    redis.call('HGETALL', KEYS[4]),
+    need('set', 'SMEMBERS', KEYS[5]),
+    need('set', 'SMEMBERS', KEYS[6]),
+    need('hash', 'HGETALL', KEYS[1]),
+    need('sorted set', 'ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'),
+    need('hash', 'HGETALL', KEYS[3]),
+    need('hash', 'HGETALL', KEYS[4]),
     ARGV[4] == '1' and {first_entries(KEYS[7], now), first_entries(KEYS[8], now)},
   }
   at = 8

@@ -13,7 +13,7 @@ use crate::api::condition::reason;
 use crate::api::job_queue::JobQueue;
 use crate::metrics::JobLabels;
 use crate::protocol::gocraft_work::cap::{CapHeld, Desired, Held, PutBack, PutBackOf};
-use crate::protocol::gocraft_work::{Fenced, GocraftWork};
+use crate::protocol::gocraft_work::{Fenced, GocraftWork, wrong_type};
 use crate::protocol::{JobTypeName, Observation};
 use crate::redis::tracking::Watching;
 use crate::redis::{Failure, Value};
@@ -187,13 +187,11 @@ impl Keeper {
         self.caps.refused_since = None;
         let put_back = self.caps.take(&held);
         let tracked = self.caps.watching.as_ref().is_some_and(Watching::tracking_active);
-        let spoiled = held.job_types.values().find_map(|job| job.spoiled.as_ref());
+        let spoiled = held.job_types.iter().find_map(|(name, job)| Some((name, job.spoiled.as_ref()?)));
         self.caps.state = match spoiled {
-            Some(key) => State::Bad(Problem {
+            Some((name, key)) => State::Bad(Problem {
                 reason: reason::WRONG_KEY_TYPE.into(),
-                message: format!(
-                    "key {key:?} in Redis is not a string: delete it, or rename what uses it; other job types are held"
-                ),
+                message: format!("{}; other job types are held", wrong_type::advice(Some(name), key)),
                 stalled: true,
             }),
             None => State::Good(if tracked { Holding::Tracked } else { Holding::Polled }),

@@ -139,7 +139,7 @@ impl Keeper {
         let Some(spec) = self.queue.spec.scaling.clone().filter(|_| self.scales()) else { return next };
         self.scaler.wanted = None;
         let types = self.all_own_types();
-        self.scaler.unread = unread(&observation.spoiled_sets);
+        self.scaler.unread = unread(observation, &types);
         let attribution = Attribution::new(observation, judgement, &self.pods);
         let mut job_types = attribution.job_types(&types);
         if !self.context.observe_only {

@@ -8,12 +8,13 @@ use super::status::Problem;
 use crate::api::condition::reason;
 use crate::api::job_queue::ScalingSpec;
 use crate::protocol::gocraft_work::cap::Desired;
+use crate::protocol::gocraft_work::wrong_type::{self, some_of};
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation, PoolId};
 use crate::reaper::host::HostKey;
 use crate::reaper::judge::Judgement;
 use crate::reaper::owner::{QueuePods, ResolvedTarget};
 use crate::reaper::pods::PodRecord;
-use crate::scaling::{JobTypeFacts, PodFacts, PodPhase, Rules, TargetKind};
+use crate::scaling::{JobTypeFacts, PodFacts, PodPhase, Rules, TargetKind, Unread};
 
 /// The rules as the resource has them.
 #[must_use]
@@ -93,11 +94,13 @@ impl<'a> Attribution<'a> {
     #[must_use]
     pub fn job_types(&self, names: &BTreeSet<JobTypeName>) -> Vec<JobTypeFacts> {
         let seen = names.iter().filter_map(|name| Some(self.job_type(name, self.observation.job_types.get(name)?)));
-        let unknown = self.observation.spoiled_sets.first().cloned();
-        let unknown = unknown.or_else(|| self.observation.due_incomplete.then(String::new));
-        let nothing = JobTypeSeen { spoiled: unknown.clone(), ..JobTypeSeen::default() };
-        let unknown = unknown.map(|key| self.job_type(&key.into(), &nothing));
-        seen.chain(unknown).collect()
+        let set = self.observation.spoiled_sets.first().map(|key| (key.as_str(), Unread::Set));
+        let unread = set.or_else(|| self.observation.due_incomplete.then_some(("", Unread::DueEntries)));
+        let unread = unread.map(|(name, unread)| JobTypeFacts {
+            unread: Some(unread),
+            ..self.job_type(&name.into(), &JobTypeSeen::default())
+        });
+        seen.chain(unread).collect()
     }
 
     fn job_type(&self, name: &JobTypeName, seen: &JobTypeSeen) -> JobTypeFacts {
@@ -115,7 +118,7 @@ impl<'a> Attribution<'a> {
             locks: u64::try_from(seen.lock).unwrap_or(0),
             paused: seen.paused,
             oldest_wait: oldest_wait(seen, self.observation).map(Duration::from_secs),
-            spoiled: seen.spoiled.is_some(),
+            unread: seen.spoiled.is_some().then_some(Unread::JobType),
         }
     }
 
@@ -165,14 +168,14 @@ impl<'a> Attribution<'a> {
     }
 }
 
-/// That `scheduled` or `retry` can't be read, where it is no sorted set.
+/// That keys of these job types, or `scheduled` or `retry`, can't be read, since they have a wrong type.
 #[must_use]
-pub fn unread(spoiled_sets: &[String]) -> Option<Problem> {
-    (!spoiled_sets.is_empty()).then(|| Problem {
+pub fn unread(observation: &Observation, names: &BTreeSet<JobTypeName>) -> Option<Problem> {
+    let sets = observation.spoiled_sets.iter().map(|key| wrong_type::advice(None, key));
+    let keys: Vec<String> = sets.chain(wrong_type::spoiled(observation, names)).collect();
+    (!keys.is_empty()).then(|| Problem {
         reason: reason::WRONG_KEY_TYPE.into(),
-        message: format!(
-            "{spoiled_sets:?} in Redis should be sorted sets, so jobs that are due there are not counted: delete or rename them, or what uses them; the number of workers follows the other jobs"
-        ),
+        message: format!("{}; the number of workers follows what can be read meanwhile", some_of(&keys)),
         stalled: true,
     })
 }

@@ -13,6 +13,7 @@ use crate::api::condition::{
     Statement, WORKERS_AVAILABLE, WORKERS_RESPONSIVE, reason,
 };
 use crate::api::status::{JobQueueStatus, JobStatus, LastReap, PoolCounts, ScalingStatus, Totals};
+use crate::protocol::gocraft_work::wrong_type::{self, some_of};
 use crate::protocol::{JobTypeName, JobTypeSeen, Observation};
 
 /// Something that does not hold, with its reason and a sentence that says what to do.
@@ -182,7 +183,7 @@ fn job_status(name: &JobTypeName, seen: &JobTypeSeen, observation: &Observation)
         locks: seen.lock,
         paused: seen.paused,
         oldest_wait_seconds: oldest_wait(seen, observation).map(|seconds| seconds as i64),
-        problem: seen.spoiled.clone(),
+        problem: seen.spoiled.as_ref().map(|key| wrong_type::advice(Some(name), key)),
     }
 }
 
@@ -269,8 +270,13 @@ fn scaling(facts: &Facts<'_>, state: &State<()>) -> Statement {
 }
 
 fn locks(facts: &Facts<'_>) -> Statement {
-    if facts.observation.is_none() {
+    let Some(observation) = facts.observation else {
         return Statement::unknown(LOCKS_CONSISTENT, reason::FIRST_PASS, "lock counts were not read yet");
+    };
+    let unread: Vec<String> = wrong_type::spoiled(observation, facts.own_types).collect();
+    if !unread.is_empty() {
+        let message = format!("{}; locks of other job types are looked after", some_of(&unread));
+        return Statement::no(LOCKS_CONSISTENT, reason::WRONG_KEY_TYPE, message);
     }
     if facts.pools.dead > 0 {
         return Statement::no(

@@ -138,6 +138,9 @@ impl Failure {
     /// What the server refused, from its error line (`CODE text`).
     #[must_use]
     pub fn from_server(code: &str, details: &str) -> Self {
+        // Redis 7 adds where in a script it was; that helps nobody who reads a condition.
+        let details =
+            details.rsplit_once(" script: ").filter(|(_, at)| at.contains(", on @")).map_or(details, |cut| cut.0);
         let line = if details.is_empty() { code.to_owned() } else { format!("{code} {details}") };
         Self::new(reason_of(code, details), line)
     }

@@ -28,8 +28,19 @@ pub struct JobTypeFacts {
     pub paused: bool,
     /// How long the oldest job that waits or is due has done so.
     pub oldest_wait: Option<Duration>,
-    /// Whether some of it could not be read, such as a key of a wrong type: its counts may be too small.
-    pub spoiled: bool,
+    /// What of it could not be read, if anything: its counts may be too small.
+    pub unread: Option<Unread>,
+}
+
+/// What could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// A key of the job type, which has a wrong type.
+    JobType,
+    /// `scheduled` or `retry`, whose key is the name of these facts.
+    Set,
+    /// Due entries that were not looked at yet, since there are so many.
+    DueEntries,
 }
 
 /// Jobs that workers could take now, if there were enough of them.
@@ -60,7 +71,7 @@ pub struct Demand {
     pub replicas: i32,
     /// Replicas beyond which more could only idle. Never less than `replicas`.
     pub useful: i32,
-    /// Whether a type is spoiled: the demand may be larger.
+    /// Whether not all of a type was read: the demand may be larger.
     pub incomplete: bool,
 }
 
@@ -83,7 +94,7 @@ pub fn demand(job_types: &[JobTypeFacts], rules: &Rules, concurrency: u32) -> De
         if runnable > 0 {
             sum.oldest_wait = sum.oldest_wait.max(facts.oldest_wait);
         }
-        sum.incomplete |= facts.spoiled;
+        sum.incomplete |= facts.unread.is_some();
     }
     sum
 }

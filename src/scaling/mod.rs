@@ -31,7 +31,7 @@ pub mod rules;
 pub(crate) mod tests;
 
 pub use decision::{Decision, Facts, Limit, Step, TargetKind, decide};
-pub use demand::{Demand, JobTypeFacts, demand, runnable};
+pub use demand::{Demand, JobTypeFacts, Unread, demand, runnable};
 pub use history::History;
 pub use pods::{PodFacts, PodPhase, PodUid};
 pub use rules::Rules;

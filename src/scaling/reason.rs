@@ -1,7 +1,7 @@
 //! A decision in one sentence, for people: what asks for how many replicas, and what keeps the target from having them.
 
 use super::decision::{Facts, Limit, Step};
-use super::demand::Demand;
+use super::demand::{Demand, Unread};
 use super::growth::{Because, Recommendation};
 use super::pods;
 use super::rules::Rules;
@@ -36,9 +36,16 @@ impl Account<'_> {
                 format!("the oldest runnable job has waited longer than {bound} s, which asks for {replicas}")
             }
             Because::Unread => {
-                let unread = self.facts.job_types.iter().find(|facts| facts.spoiled);
-                let name = unread.map_or_else(String::new, |facts| facts.name.to_string());
-                format!("no job is seen, but not all of job type {name:?} can be read")
+                let unread = self.facts.job_types.iter().find_map(|facts| Some((facts.name.as_str(), facts.unread?)));
+                match unread {
+                    Some((name, Unread::JobType)) => {
+                        format!("no job is seen, but not all of job type {name:?} can be read")
+                    }
+                    Some((key, Unread::Set)) => format!("no job is seen, but {key:?} can't be read"),
+                    Some((_, Unread::DueEntries)) | None => {
+                        "no job is seen, but not all due entries were looked at yet".into()
+                    }
+                }
             }
             Because::Jobs if self.recommended.replicas == 0 => "no job runs or could run".into(),
             Because::Jobs if *self.step == Step::Hold => format!("the jobs ask for {replicas}"),

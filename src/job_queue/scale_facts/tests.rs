@@ -147,10 +147,10 @@ fn what_could_not_be_read_is_one_more_type() {
     assert_eq!(Attribution::new(&seen, &judgement, &pods).job_types(&names).len(), 1);
     seen.due_incomplete = true;
     let facts = Attribution::new(&seen, &judgement, &pods).job_types(&names);
-    assert!(facts.len() == 2 && facts[1].spoiled && !facts[0].spoiled);
+    assert!(facts.len() == 2 && facts[1].unread == Some(Unread::DueEntries) && facts[0].unread.is_none());
     seen.spoiled_sets = vec!["work:retry".into()];
     let facts = Attribution::new(&seen, &judgement, &pods).job_types(&names);
-    assert_eq!((facts[1].name.as_str(), facts[1].spoiled), ("work:retry", true));
+    assert_eq!((facts[1].name.as_str(), facts[1].unread), ("work:retry", Some(Unread::Set)));
 }
 
 #[test]
@@ -194,8 +194,17 @@ fn a_pool_that_can_not_be_bound_is_in_the_pod_that_has_its_host_name() {
 }
 
 #[test]
-fn a_set_of_a_wrong_type_is_named() {
-    assert_eq!(unread(&[]), None);
-    let problem = unread(&["work:retry".into(), "work:scheduled".into()]).unwrap();
-    assert!(problem.message.contains("work:retry") && problem.message.contains("work:scheduled"), "{problem:?}");
+fn each_key_of_a_wrong_type_is_named_with_the_type_that_it_should_have() {
+    let names = [JobTypeName::from("mail")].into();
+    let mut seen = observation(&[]);
+    assert_eq!(unread(&seen, &names), None);
+    seen.spoiled_sets = vec!["work:retry".into()];
+    let message = |seen: &Observation| unread(seen, &names).unwrap().message;
+    assert!(message(&seen).contains(r#"key "work:retry" in Redis should be a sorted set: delete it"#));
+    seen.spoiled_sets.clear();
+    for name in ["mail", "others"] {
+        seen.job_types.entry(name.into()).or_default().spoiled = Some(format!("work:jobs:{name}"));
+    }
+    assert!(message(&seen).contains(r#"key "work:jobs:mail" in Redis should be a list: delete it"#));
+    assert!(!message(&seen).contains("others"), "another queue's");
 }

@@ -198,3 +198,16 @@ fn scaling_is_reported_only_where_it_is_asked_for() {
     let without = known.status(&before);
     assert!(of(&without).is_none() && without.scaling.is_none());
 }
+
+#[test]
+fn a_key_of_a_wrong_type_is_named_with_the_type_that_it_should_have() {
+    let mut known = Known::good();
+    let spoiled = JobTypeSeen { spoiled: Some("work:jobs:mail".into()), ..JobTypeSeen::default() };
+    known.observation = Some(observation(&[("mail", spoiled.clone()), ("others", spoiled)]));
+    let status = known.status(&JobQueueStatus::default());
+    let advice = r#"key "work:jobs:mail" in Redis should be a list: delete it, or rename what uses it"#;
+    assert_eq!(status.jobs[0].problem.as_deref(), Some(advice));
+    let locks = status.conditions.iter().find(|c| c.type_ == LOCKS_CONSISTENT).unwrap();
+    assert_eq!((locks.status.as_str(), locks.reason.as_str()), ("False", "WrongKeyType"));
+    assert_eq!(locks.message, format!("{advice}; locks of other job types are looked after"));
+}

@@ -3,6 +3,7 @@
 //! - [`keys`], [`heartbeat`]: the format; [`acl`]: the rights that all of it needs.
 //! - [`observe`]: one atomic read of all that a pass needs; [`sweep`]: lists that nothing else names.
 //! - [`settle`], [`forget`]: give back what dead pools held, and forget them.
+//! - [`wrong_type`]: what to say of a key that is none of its kind.
 //! - [`cap`]: hold caps and pauses; [`backlog`]: the wake-up at the first job.
 //! - [`fence`], [`claim`], [`release`], [`bind`], [`record`]: our own keys.
 //!
@@ -24,6 +25,7 @@ mod reply;
 mod scripts;
 pub mod settle;
 pub mod sweep;
+pub mod wrong_type;
 
 pub use fence::{FenceOp, Fenced};
 pub use keys::Namespace;
@@ -43,7 +45,7 @@ pub enum ScriptError {
     #[error(transparent)]
     Fenced(#[from] Fenced),
     /// A key has a type that the protocol does not give it.
-    #[error("key `{key}` has a type that gocraft/work does not give it: rename or delete it")]
+    #[error("{}", wrong_type::advice(None, key))]
     Spoiled {
         /// The key.
         key: String,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::stage::{job_type, rules};
-use crate::scaling::{JobTypeFacts, Rules, demand, runnable};
+use crate::scaling::{JobTypeFacts, Rules, Unread, demand, runnable};
 
 fn waiting(name: &str, waiting: u64) -> JobTypeFacts {
     JobTypeFacts { waiting, ..job_type(name) }
@@ -99,7 +99,7 @@ fn what_is_kept_from_running_is_told_by_its_cause() {
         JobTypeFacts { oldest_wait: seconds(90), locks: 8, running: 2, ..capped(30, 10) },
         JobTypeFacts { oldest_wait: seconds(900), paused: true, running: 1, ..waiting("b", 40) },
         JobTypeFacts { oldest_wait: seconds(700), locks: 5, ..capped(50, 5) },
-        JobTypeFacts { spoiled: true, ..job_type("c") },
+        JobTypeFacts { unread: Some(Unread::JobType), ..job_type("c") },
     ];
     let found = demand(&types, &rules(), 10);
     assert_eq!((found.runnable, found.running), (5, 3));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::stage::{Stage, busy};
-use crate::scaling::{Limit, Step};
+use crate::scaling::{Limit, Step, Unread};
 
 #[test]
 fn not_below_the_highest_recommendation_of_the_stabilization_window() {
@@ -114,7 +114,7 @@ fn above_max_by_another_hand_is_put_back_at_once_with_protection() {
 fn a_spoiled_type_does_not_keep_others_from_scaling_but_nothing_goes_to_0_because_of_it() {
     let mut stage = Stage::without_stabilization(6);
     stage.types.push(super::stage::job_type("report"));
-    stage.types[1].spoiled = true;
+    stage.types[1].unread = Some(Unread::JobType);
     stage.mail().waiting = 90;
     assert_eq!(stage.turn(), 9);
     stage.mail().waiting = 30;
@@ -127,18 +127,18 @@ fn a_spoiled_type_does_not_keep_others_from_scaling_but_nothing_goes_to_0_becaus
     );
     stage.carry_out(&decision);
     assert_eq!(stage.look().step, Step::Hold);
-    stage.types[1].spoiled = false;
+    stage.types[1].unread = None;
     assert_eq!(stage.turn(), 0);
-    stage.types[1].spoiled = true;
+    stage.types[1].unread = Some(Unread::JobType);
     assert_eq!(stage.turn(), 0, "nothing is raised because of it");
 }
 
 #[test]
 fn what_a_spoiled_type_kept_counts_as_activity() {
     let mut stage = Stage::new(1);
-    stage.mail().spoiled = true;
+    stage.mail().unread = Some(Unread::JobType);
     stage.watch(600);
-    stage.mail().spoiled = false;
+    stage.mail().unread = None;
     assert_eq!(stage.watch(300).step, Step::Hold);
     assert_eq!(stage.watch(1).step, Step::Scale(0));
 }

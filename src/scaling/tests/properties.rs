@@ -7,7 +7,7 @@ use proptest::test_runner::RngSeed;
 
 use super::stage::{Stage, job_type, pod};
 use crate::scaling::pods::{BUSY_COST, HIGHEST_COST};
-use crate::scaling::{Decision, JobTypeFacts, PodFacts, PodPhase, Rules, Step, TargetKind};
+use crate::scaling::{Decision, JobTypeFacts, PodFacts, PodPhase, Rules, Step, TargetKind, Unread};
 
 fn count() -> impl Strategy<Value = u64> {
     prop_oneof![4 => Just(0), 12 => 0..60_u64, 4 => 0..2000_u64, 1 => Just(u64::MAX)]
@@ -18,17 +18,18 @@ fn types() -> impl Strategy<Value = Vec<JobTypeFacts>> {
         (count(), count(), 0..40_u64, prop::option::of(1..50_u64), 0..60_u64),
         (prop::bool::weighted(0.2), prop::option::of(0..120_u64), prop::bool::weighted(0.1)),
     );
-    let facts = |((waiting, due, running, cap, locks), (paused, oldest_wait, spoiled))| JobTypeFacts {
-        waiting,
-        due,
-        running,
-        cap,
-        locks,
-        paused,
-        oldest_wait: Option::map(oldest_wait, Duration::from_secs),
-        spoiled,
-        ..job_type("mail")
-    };
+    let facts =
+        |((waiting, due, running, cap, locks), (paused, oldest_wait, spoiled)): (_, (_, _, bool))| JobTypeFacts {
+            waiting,
+            due,
+            running,
+            cap,
+            locks,
+            paused,
+            oldest_wait: Option::map(oldest_wait, Duration::from_secs),
+            unread: spoiled.then_some(Unread::JobType),
+            ..job_type("mail")
+        };
     prop::collection::vec(one.prop_map(facts), 0..4)
 }
 
@@ -208,7 +209,7 @@ proptest! {
     #[test]
     fn what_is_not_known_is_never_zero(stage in stage()) {
         let decision = decided(&stage);
-        let unread = stage.types.iter().any(|one| one.spoiled);
+        let unread = stage.types.iter().any(|one| one.unread.is_some());
         if unread && stage.current > 0 && stage.rules.max > 0 {
             prop_assert!(decision.desired > 0 && decision.step != Step::Scale(0));
         }

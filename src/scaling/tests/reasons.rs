@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::stage::{Stage, busy, job_type};
-use crate::scaling::Limit;
+use crate::scaling::{JobTypeFacts, Limit, Unread};
 
 type Change = fn(&mut Stage);
 
 #[test]
 fn each_decision_says_why_in_numbers() {
-    let table: [(i32, Change, &str); 14] = [
+    let table: [(i32, Change, &str); 16] = [
         (2, |stage| stage.mail().waiting = 15, "the jobs ask for 2 replicas"),
         (0, |_| {}, "no job runs or could run"),
         (0, |stage| stage.mail().waiting = 1, "1 runnable and 0 running jobs ask for 1 replica"),
@@ -39,9 +39,25 @@ fn each_decision_says_why_in_numbers() {
             |stage| {
                 stage.rules.stabilization = Duration::ZERO;
                 stage.types.push(job_type("report"));
-                stage.types[1].spoiled = true;
+                stage.types[1].unread = Some(Unread::JobType);
             },
             "no job is seen, but not all of job type \"report\" can be read; 1 replica stays",
+        ),
+        (
+            3,
+            |stage| {
+                stage.rules.stabilization = Duration::ZERO;
+                stage.types.push(JobTypeFacts { unread: Some(Unread::Set), ..job_type("work:retry") });
+            },
+            "no job is seen, but \"work:retry\" can't be read; 1 replica stays",
+        ),
+        (
+            3,
+            |stage| {
+                stage.rules.stabilization = Duration::ZERO;
+                stage.types.push(JobTypeFacts { unread: Some(Unread::DueEntries), ..job_type("") });
+            },
+            "no job is seen, but not all due entries were looked at yet; 1 replica stays",
         ),
         (
             3,

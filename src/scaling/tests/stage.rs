@@ -18,7 +18,7 @@ pub fn job_type(name: &str) -> JobTypeFacts {
         locks: 0,
         paused: false,
         oldest_wait: None,
-        spoiled: false,
+        unread: None,
     }
 }
 

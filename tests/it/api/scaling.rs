@@ -210,6 +210,20 @@ async fn a_key_of_a_wrong_type_spoils_its_own_job_type_only() {
     stage.until_replicas(1, Duration::from_secs(20)).await;
     stage.passes(&operator, "q", 3).await;
     assert_eq!(stage.replicas().await, 1);
+    let says = "key \"work:jobs:bad\" in Redis should be a list: delete it, or rename what uses it";
+    stage
+        .namespace
+        .status("q", "why, in conditions and for the job type", |s| {
+            let told = |type_: &str| s.conditions.iter().any(|c| c.type_ == type_ && c.message.starts_with(says));
+            condition(s, "ScalingActive") == ("False", "WrongKeyType")
+                && told("ScalingActive")
+                && told("LocksConsistent")
+                && s.jobs.iter().any(|job| job.name == "bad" && job.problem.as_deref() == Some(says))
+        })
+        .await;
+    line::<()>(&mut stage.pools.redis.clone(), "DEL work:jobs:bad").await;
+    stage.until_replicas(0, Duration::from_secs(20)).await;
+    stage.until_it_scales("q").await;
     stage.namespace.delete().await;
 }
 
@@ -223,7 +237,8 @@ async fn a_retry_set_of_a_wrong_type_is_told_and_the_rest_is_scaled_for() {
     let status =
         stage.namespace.status("q", "why", |s| condition(s, "ScalingActive") == ("False", "WrongKeyType")).await;
     assert!(
-        status.conditions.iter().any(|c| c.type_ == "ScalingActive" && c.message.contains("work:retry")),
+        status.conditions.iter().any(|c| c.type_ == "ScalingActive"
+            && c.message.contains("key \"work:retry\" in Redis should be a sorted set: delete it")),
         "{status:?}"
     );
     stage.push("mail", 15).await;

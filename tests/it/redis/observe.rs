@@ -1,6 +1,6 @@
 //! observe.lua and the sweep.
 
-use poolkeeper::protocol::gocraft_work::{GocraftWork, Namespace, Observer, Sweep};
+use poolkeeper::protocol::gocraft_work::{FenceOp, GocraftWork, Namespace, Observer, Sweep};
 use poolkeeper::protocol::{EpochSeconds, JobTypeName, PoolId};
 use poolkeeper::redis::Reason;
 
@@ -76,6 +76,33 @@ async fn a_key_of_a_wrong_type_spoils_only_its_job_type() {
         assert_eq!(seen.job_types[&job_type("a")].spoiled.as_deref(), spoils.then_some(key));
         assert_eq!(seen.job_types[&job_type("b")].spoiled, None);
         assert_eq!(seen.job_types[&job_type("b")].waiting, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_key_without_which_nothing_can_be_done_is_named_where_it_has_a_wrong_type() {
+    let mut fixture = Fixture::new().await;
+    for (key, should_be) in [
+        ("work:worker_pools", "a set"),
+        ("work:known_jobs", "a set"),
+        ("work:poolkeeper:bindings", "a hash"),
+        ("work:poolkeeper:reaped", "a sorted set"),
+        ("work:poolkeeper:claims", "a hash"),
+        ("work:poolkeeper:totals", "a hash"),
+    ] {
+        fixture.line::<()>(&format!("SET {key} x")).await;
+        let failure = Observer::default().observe(&fixture.work).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::WrongType, "{failure}");
+        let says = format!("WRONGTYPE key \"{key}\" in Redis should be {should_be}: rename or delete");
+        assert!(failure.message.contains(&says), "{failure}");
+        fixture.line::<()>(&format!("DEL {key}")).await;
+    }
+    for (key, should_be) in [("work:poolkeeper:fences", "a hash"), ("work:poolkeeper:schema", "a string")] {
+        fixture.line::<()>(&format!("DEL {key}")).await;
+        fixture.line::<()>(&format!("RPUSH {key} x")).await;
+        let error = fixture.work.fence(FenceOp::Advance).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("key \"{key}\" in Redis should be {should_be}")), "{error}");
+        fixture.line::<()>(&format!("DEL {key}")).await;
     }
 }
 

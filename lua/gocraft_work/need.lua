@@ -1,0 +1,11 @@
+-- Shared piece: a read or write without which the script is of no use. Where its key has a wrong type, the error names the
+-- key and the type that it should have.
+--
+-- need(should_be, command, key, ...) -> what redis.call(command, key, ...) does
+local function need(should_be, command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply) end
+  error('WRONGTYPE key "' .. key .. '" in Redis should be a ' .. should_be)
+end
+
