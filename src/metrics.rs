@@ -16,53 +16,53 @@ use prometheus_client::registry::Registry;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct QueueLabels {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Its name.
-    pub jobqueue: String,
+    pub jobqueue: Arc<str>,
 }
 
 /// Labels of one job type of one `JobQueue`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct JobLabels {
     /// Namespace of the `JobQueue`.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Name of the `JobQueue`.
-    pub jobqueue: String,
+    pub jobqueue: Arc<str>,
     /// The job type.
-    pub job: String,
+    pub job: Arc<str>,
 }
 
 /// Labels of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct FailureLabels {
     /// Namespace of the `JobQueue`.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Name of the `JobQueue`.
-    pub jobqueue: String,
+    pub jobqueue: Arc<str>,
     /// The condition's reason.
-    pub reason: String,
+    pub reason: Arc<str>,
 }
 
 /// Labels of a reap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReapLabels {
     /// Namespace of the `JobQueue`.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Name of the `JobQueue`.
-    pub jobqueue: String,
+    pub jobqueue: Arc<str>,
     /// Name of the proof.
-    pub proof: String,
+    pub proof: Arc<str>,
 }
 
 /// Labels of a change of replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ScaleLabels {
     /// Namespace of the `JobQueue`.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     /// Name of the `JobQueue`.
-    pub jobqueue: String,
+    pub jobqueue: Arc<str>,
     /// `up` or `down`.
-    pub direction: String,
+    pub direction: Arc<str>,
 }
 
 type Floats = Gauge<f64, AtomicU64>;
@@ -183,7 +183,7 @@ impl Metrics {
     }
 
     /// Drops the counters of a queue that is gone.
-    pub fn forget_queue(&self, queue: &QueueLabels, proofs: &BTreeSet<String>, reasons: &BTreeSet<String>) {
+    pub fn forget_queue(&self, queue: &QueueLabels, proofs: &BTreeSet<Arc<str>>, reasons: &BTreeSet<Arc<str>>) {
         self.jobs_requeued.remove(queue);
         self.reap_seconds.remove(queue);
         self.passes.remove(queue);
@@ -217,7 +217,7 @@ impl Metrics {
     pub fn forget_jobs<'a>(&self, queue: &QueueLabels, jobs: impl Iterator<Item = &'a str>) {
         for job in jobs {
             let labels =
-                JobLabels { namespace: queue.namespace.clone(), jobqueue: queue.jobqueue.clone(), job: job.to_owned() };
+                JobLabels { namespace: queue.namespace.clone(), jobqueue: queue.jobqueue.clone(), job: job.into() };
             self.waiting.remove(&labels);
             self.running.remove(&labels);
             self.locks.remove(&labels);

@@ -207,7 +207,7 @@ impl Keeper {
             let labels = JobLabels {
                 namespace: self.labels.namespace.clone(),
                 jobqueue: self.labels.jobqueue.clone(),
-                job: one.job_type.to_string(),
+                job: one.job_type.as_str().into(),
             };
             self.context.metrics.caps_overwritten.get_or_create(&labels).inc();
         }

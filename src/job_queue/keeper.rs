@@ -84,7 +84,7 @@ impl Keeper {
     pub fn new(context: Arc<Context>, mut desired: watch::Receiver<Desired>, nudged: Arc<Notify>) -> Option<Box<Self>> {
         let Desired::Present(queue) = desired.borrow_and_update().clone() else { return None };
         let namespace = queue.namespace().unwrap_or_default();
-        let labels = QueueLabels { namespace: namespace.clone(), jobqueue: queue.name_any() };
+        let labels = QueueLabels { namespace: namespace.as_str().into(), jobqueue: queue.name_any().into() };
         let identity =
             Identity { cluster: context.cluster.clone(), namespace: namespace.clone(), name: queue.name_any() };
         let mut keeper = Box::new(Self {

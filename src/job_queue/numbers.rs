@@ -62,7 +62,7 @@ impl Keeper {
             let labels = JobLabels {
                 namespace: self.labels.namespace.clone(),
                 jobqueue: self.labels.jobqueue.clone(),
-                job: name.to_string(),
+                job: name.as_str().into(),
             };
             metrics.waiting.get_or_create(&labels).set(seen.waiting as i64);
             metrics.running.get_or_create(&labels).set(seen.running() as i64);

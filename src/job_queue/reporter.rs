@@ -54,9 +54,9 @@ pub struct Reporter {
     /// Whether the last look's numbers are not shown yet.
     pub(super) unshown: bool,
     /// Proofs that were counted.
-    pub(super) proofs: BTreeSet<String>,
+    pub(super) proofs: BTreeSet<Arc<str>>,
     /// Failures that were counted.
-    pub(super) failures: BTreeSet<String>,
+    pub(super) failures: BTreeSet<Arc<str>>,
 }
 
 impl Reporter {

@@ -369,7 +369,7 @@ impl Keeper {
             Wanted::Replicas(change) => self.scaler.asked_for = Some(change.to),
             Wanted::Marks(_) => self.scaler.marked = Some(Instant::now()),
         }
-        Some(carry_out(self.context.clone(), self.labels.namespace.clone(), wanted))
+        Some(carry_out(self.context.clone(), self.labels.namespace.to_string(), wanted))
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Attribution<'a> {
     staying: BTreeSet<&'a str>,
     /// Pods by pool: those that it is bound to or may be, else those that have its host name. What can't be bound, as
     /// where its clock and its kubelet's disagree, runs jobs all the same.
-    places: BTreeMap<PoolId, BTreeSet<Arc<str>>>,
+    places: BTreeMap<PoolId, Box<[Arc<str>]>>,
 }
 
 impl<'a> Attribution<'a> {
@@ -62,7 +62,7 @@ impl<'a> Attribution<'a> {
         for (pool, seen) in &observation.pools {
             let Some(beat) = seen.heartbeat.as_ref().filter(|_| !places.contains_key(pool)) else { continue };
             let host = HostKey::of(&beat.host);
-            let found: BTreeSet<Arc<str>> =
+            let found: Box<[Arc<str>]> =
                 live(pods).filter(|record| record.pod.hosts.contains(&host)).map(|one| one.pod.name.clone()).collect();
             if !found.is_empty() {
                 places.insert(pool.clone(), found);

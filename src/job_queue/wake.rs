@@ -87,7 +87,7 @@ mod tests {
             let seen = JobTypeSeen { next_due_at: Some(EpochSeconds(due)), ..JobTypeSeen::default() };
             let observation = Observation {
                 redis_time: EpochSeconds(now),
-                job_types: [("mail".into(), seen)].into(),
+                job_types: [("mail".into(), seen.into())].into(),
                 ..Observation::default()
             };
             let found = due_in(&[job_type("mail"), job_type("sms")], &observation);

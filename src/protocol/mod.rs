@@ -176,7 +176,7 @@ pub struct Observation {
     /// All pools: listed ones, and ids known only from lock counts or in-progress lists.
     pub pools: BTreeMap<PoolId, PoolSeen>,
     /// All job types that Redis or the resource names.
-    pub job_types: BTreeMap<JobTypeName, JobTypeSeen>,
+    pub job_types: BTreeMap<JobTypeName, Box<JobTypeSeen>>,
     /// Bindings kept in Redis.
     pub bindings: BTreeMap<PoolId, Binding>,
     /// Pools reaped within the last day, with the epoch second of Redis's clock.

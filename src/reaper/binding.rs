@@ -36,7 +36,7 @@ pub struct Candidate {
 #[serde(rename_all = "camelCase")]
 pub struct Binding {
     /// One candidate: the pool is bound. Several: one of them runs it, unknown which.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Box<[Candidate]>,
     /// Name of the `JobQueue` that made it, in the cluster and namespace of the candidates: that one judges the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,

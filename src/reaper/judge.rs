@@ -76,7 +76,7 @@ impl Identity {
 pub struct Judge {
     identity: Identity,
     settings: Settings,
-    memories: BTreeMap<PoolId, Memory>,
+    memories: BTreeMap<PoolId, Box<Memory>>,
     /// Processes that were found dead, for as long as their pods are remembered.
     deaths: Deaths,
     last: Option<(Instant, Arc<Observation>)>,

@@ -3,6 +3,7 @@
 //! - [`object`]: a pod as the API server sends it, trimmed.
 //! - [`record`]: pure: what one pod's containers did, over all its events.
 //! - [`index`]: all records, with a diff on every relist, and who is told of a change.
+//! - `shared`: what many pods have in common, kept once.
 //! - [`watch`]: feeds the index.
 //!
 //! Carries out "Missed events don't matter: kube's watch gives no Delete for objects that vanish while it is down: diff
@@ -11,6 +12,7 @@
 pub mod index;
 pub mod object;
 pub mod record;
+mod shared;
 pub mod watch;
 
 use std::collections::BTreeMap;

@@ -51,7 +51,7 @@ fn observation(pools: &[(&str, u64, Option<u32>)]) -> Observation {
         });
         observation.pools.insert((*pool).into(), PoolSeen { heartbeat, listed: true });
     }
-    observation.job_types.insert("mail".into(), seen);
+    observation.job_types.insert("mail".into(), seen.into());
     observation
 }
 

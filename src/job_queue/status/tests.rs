@@ -8,7 +8,7 @@ fn observation(jobs: &[(&str, JobTypeSeen)]) -> Observation {
         redis_time: EpochSeconds(1_000),
         connection: ConnectionId(1),
         pools: BTreeMap::new(),
-        job_types: jobs.iter().map(|(name, seen)| (JobTypeName::from(*name), seen.clone())).collect(),
+        job_types: jobs.iter().map(|(name, seen)| (JobTypeName::from(*name), seen.clone().into())).collect(),
         bindings: BTreeMap::new(),
         reaped: BTreeMap::new(),
         claims: Vec::new(),

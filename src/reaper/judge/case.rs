@@ -169,7 +169,7 @@ struct Tenant<'a> {
 /// Finds who beats in which container.
 pub(super) fn tenants<'a>(
     cases: &'a BTreeMap<PoolId, Case>,
-    memories: &'a BTreeMap<PoolId, Memory>,
+    memories: &'a BTreeMap<PoolId, Box<Memory>>,
     settings: &Settings,
 ) -> Tenants<'a> {
     let mut tenants: HashMap<&Arc<str>, Vec<Tenant<'_>>> = HashMap::new();

@@ -28,7 +28,7 @@ pub struct Judgement {
     /// Host names that several processes have, so that their pools can't be bound.
     pub shared_hosts: BTreeSet<HostKey>,
     /// Pods that each pool runs in, or may run in.
-    pub pods_of: BTreeMap<PoolId, BTreeSet<Arc<str>>>,
+    pub pods_of: BTreeMap<PoolId, Box<[Arc<str>]>>,
     /// Whether proofs by silence are held, since many pools fell silent together.
     pub held_many_at_once: bool,
     /// How long to wait before the next look.
@@ -58,7 +58,7 @@ impl Judgement {
         for (pool, case) in cases.iter().filter(|(pool, _)| !self.dead.contains_key(*pool)) {
             let pods: BTreeSet<Arc<str>> = case.contenders.iter().map(|one| one.place.pod.clone()).collect();
             if !pods.is_empty() {
-                self.pods_of.insert(pool.clone(), pods);
+                self.pods_of.insert(pool.clone(), pods.into_iter().collect());
             }
         }
     }

@@ -56,12 +56,12 @@ pub(super) struct MadeBinding {
 impl Memory {
     /// The memory after one more look, begun at `now`; `last_look` is when the one before was.
     pub(super) fn after(
-        old: Option<Self>,
+        old: Option<Box<Self>>,
         seen: &PoolSeen,
         now: Instant,
         connection: ConnectionId,
         last_look: Option<Instant>,
-    ) -> Self {
+    ) -> Box<Self> {
         let heartbeat_at = seen.heartbeat.as_ref().map(|beat| beat.heartbeat_at);
         let process = seen.heartbeat.as_ref().map(|beat| Process {
             started_at: beat.started_at,
@@ -78,7 +78,7 @@ impl Memory {
                 memory.beat = process.or(memory.beat);
                 memory
             }
-            None => Self {
+            None => Box::new(Self {
                 appeared: process.is_some() && recent,
                 present: process.is_some(),
                 listed: seen.listed,
@@ -87,7 +87,7 @@ impl Memory {
                 reaped_seen: None,
                 said_to_beat_again: false,
                 made: None,
-            },
+            }),
         }
     }
 

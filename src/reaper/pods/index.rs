@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::{Labels, PodRecord, WorkerPod};
+use super::shared::Shared;
+use super::{PodRecord, WorkerPod};
 
 /// How long a pod is remembered after its object is gone.
 const GONE_KEPT: Duration = Duration::from_secs(3600);
@@ -51,7 +52,7 @@ struct Inner {
     /// Uids seen since the list began, while one is under way.
     listing: Option<HashSet<Arc<str>>>,
     gone: VecDeque<(Instant, Arc<str>, Arc<str>)>,
-    labels: HashSet<Arc<Labels>>,
+    shared: Shared,
 }
 
 #[derive(Debug)]
@@ -154,7 +155,7 @@ impl PodIndex {
                 if let Some(listed) = inner.listing.take() {
                     inner.drop_unlisted(&listed, now, &mut touched);
                 }
-                inner.labels.retain(|labels| Arc::strong_count(labels) > 1);
+                inner.shared.forget_unused();
                 touched.extend(inner.namespaces.keys().cloned());
             }
             PodEvent::Applied(pod) => inner.seen(pod, now, &mut touched),
@@ -207,12 +208,7 @@ impl Inner {
     }
 
     fn seen(&mut self, mut pod: WorkerPod, now: Instant, touched: &mut HashSet<Arc<str>>) {
-        match self.labels.get(&pod.labels) {
-            Some(shared) => pod.labels = shared.clone(),
-            None => {
-                self.labels.insert(pod.labels.clone());
-            }
-        }
+        self.shared.share(&mut pod);
         let (uid, name) = (pod.uid.clone(), pod.namespace.clone());
         let space = self.namespace(&name);
         let record = match space.pods.get(&uid) {

@@ -30,7 +30,7 @@ pub struct PodRecord {
     /// Set when its object is gone.
     pub gone: Option<Gone>,
     /// Every container that was seen, in the order in which they were first seen.
-    pub runs: Vec<ContainerRun>,
+    pub runs: Box<[ContainerRun]>,
 }
 
 /// How a pod's object went.
@@ -140,14 +140,14 @@ impl PodRecord {
     /// The record of a pod that is seen for the first time.
     #[must_use]
     pub fn new(pod: Arc<WorkerPod>, now: Instant) -> Self {
-        let empty = Self { pod: pod.clone(), first_seen: now, over_seen: None, gone: None, runs: Vec::new() };
+        let empty = Self { pod: pod.clone(), first_seen: now, over_seen: None, gone: None, runs: Box::default() };
         empty.advanced(pod, now)
     }
 
     /// The record after the pod was seen once more.
     #[must_use]
     pub fn advanced(&self, pod: Arc<WorkerPod>, now: Instant) -> Self {
-        let mut runs = self.runs.clone();
+        let mut runs = self.runs.to_vec();
         for status in &pod.containers {
             let restarts_known = self.pod.container(&status.name).map_or(0, |known| known.restart_count);
             note(&mut runs, status, restarts_known, now);
@@ -157,7 +157,7 @@ impl PodRecord {
             runs.remove(oldest);
         }
         let over_seen = self.over_seen.or_else(|| pod.is_over().then_some(now));
-        Self { pod, first_seen: self.first_seen, over_seen, gone: None, runs }
+        Self { pod, first_seen: self.first_seen, over_seen, gone: None, runs: runs.into() }
     }
 
     /// The record after the pod's object was found to be gone.

@@ -204,11 +204,15 @@ async fn only_readers_of_the_namespace_are_told() {
 }
 
 #[test]
-fn equal_labels_are_shared() {
+fn equal_labels_and_words_are_shared() {
     let index = PodIndex::new();
     for name in ["x", "y"] {
         index.apply(PodEvent::Applied(worker("n", name)), Instant::now());
     }
     let records: Vec<_> = index.changes("n", 0).pods.into_values().flatten().collect();
-    assert!(Arc::ptr_eq(&records[0].pod.labels, &records[1].pod.labels));
+    let [one, other] = [&records[0].pod, &records[1].pod];
+    assert!(Arc::ptr_eq(&one.labels, &other.labels));
+    assert!(Arc::ptr_eq(&one.namespace, &other.namespace));
+    assert!(Arc::ptr_eq(&one.containers[0].name, &other.containers[0].name));
+    assert!(Arc::ptr_eq(&one.owner.as_ref().unwrap().uid, &other.owner.as_ref().unwrap().uid));
 }

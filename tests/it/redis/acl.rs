@@ -42,7 +42,7 @@ async fn everything(work: &GocraftWork, fixture: &mut Fixture) {
     assert!(reap(work, &observation, &pools, &BTreeMap::default()).await.unwrap().is_complete());
     fixture.beat("D", 2, "a").await;
     assert_eq!(work.unreap(&[("D".into(), serde_json::Value::Null)]).await.unwrap().len(), 1);
-    work.bind(&[("L".into(), Binding { candidates: vec![], made_by: None, started_at: None })], &["X".into()])
+    work.bind(&[("L".into(), Binding { candidates: [].into(), made_by: None, started_at: None })], &["X".into()])
         .await
         .unwrap();
     let put_back = PutBack { job_type: job_type("a"), what: PutBackOf::Cap, old: "0".into(), cap: 1 };

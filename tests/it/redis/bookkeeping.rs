@@ -21,7 +21,7 @@ fn binding(pod: &str) -> Binding {
         container: "worker".into(),
         container_id: "containerd://1".into(),
     };
-    Binding { candidates: vec![candidate], made_by: Some("mail".into()), started_at: None }
+    Binding { candidates: [candidate].into(), made_by: Some("mail".into()), started_at: None }
 }
 
 fn claiming(cluster: &str, name: &str, job_types: &[&str]) -> Claiming {

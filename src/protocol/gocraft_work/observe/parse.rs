@@ -58,7 +58,7 @@ impl<'a> Reading<'a> {
             }
         }
         for (name, seen) in part.job_types.iter().zip(types) {
-            self.observation.job_types.insert(name.clone(), parse_type(self.plan, seen)?);
+            self.observation.job_types.insert(name.clone(), Box::new(parse_type(self.plan, seen)?));
         }
         for ((name, pool), length) in part.lists.iter().zip(lengths) {
             let Some(seen) = self.observation.job_types.get_mut(name) else { continue };
