@@ -28,6 +28,9 @@ const RESTART_AFTER: Duration = Duration::from_secs(5);
 /// A watch that says nothing is renewed after this time, so that a black-holed connection is found out.
 const WATCH_SECONDS: u32 = 60;
 
+/// `JobQueue`s of one page of a list: a page is in memory as the API server sent it.
+const PAGE: u32 = 100;
+
 const NOT_WATCHED: &str = "is the definition jobqueues.poolkeeper.dev installed, and may poolkeeper list it?";
 
 type Key = (String, String);
@@ -55,8 +58,8 @@ pub async fn run(context: Arc<Context>, namespace: Option<String>, seen: Arc<Ato
     let mut keepers = Keepers { context, kept: HashMap::new(), tasks: JoinSet::new(), stop: stop.clone() };
     let mut changed = std::pin::pin!(owned::changes(keepers.context.client.clone(), namespace.as_deref()));
     while !stop.is_cancelled() {
-        let mut events =
-            std::pin::pin!(watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).default_backoff());
+        let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+        let mut events = std::pin::pin!(watcher(api.clone(), config).default_backoff());
         let mut listed = HashSet::new();
         loop {
             let event = tokio::select! {

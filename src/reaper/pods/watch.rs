@@ -23,6 +23,8 @@ use super::object::PodObject;
 const WATCH_SECONDS: u32 = 60;
 /// After how long everything is listed anew.
 const RELIST_EVERY: Duration = Duration::from_secs(600);
+/// Pods of one page of a list: a page is in memory as the API server sent it, with all that nobody reads.
+const PAGE: u32 = 100;
 /// How long one page of a list may take.
 const LIST_STEP: Duration = Duration::from_secs(60);
 /// After how many errors in a row everything is listed anew.
@@ -41,7 +43,7 @@ pub async fn watch_pods(client: Client, namespace: Option<String>, index: Arc<Po
 }
 
 async fn watch_until_relist(api: &Api<PodObject>, index: &PodIndex) -> &'static str {
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
     let mut events = pin!(watcher(api.clone(), config).default_backoff());
     let mut relist_at = tokio::time::Instant::now() + LIST_STEP;
     let mut errors = 0;
