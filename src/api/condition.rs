@@ -82,6 +82,8 @@ pub mod reason {
     pub const LOOKING_FOR_AUTOSCALERS: &str = "LookingForAutoscalers";
     /// A `HorizontalPodAutoscaler` or `ScaledObject` scales the same target.
     pub const SCALED_BY_ANOTHER: &str = "ScaledByAnother";
+    /// The number of workers follows the work; whether another autoscaler scales the target may not be looked at.
+    pub const AUTOSCALERS_FORBIDDEN: &str = "AutoscalersForbidden";
     /// An older `JobQueue` scales the same target.
     pub const TARGET_TAKEN: &str = "TargetTaken";
     /// Something else keeps writing the target's replicas.

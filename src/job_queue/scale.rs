@@ -2,6 +2,8 @@
 //! [background](super::background). Every replica of the operator decides, so that a new leader knows what was enough
 //! lately; only the leader writes.
 
+mod report;
+
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
@@ -18,7 +20,6 @@ use super::status::{Problem, State};
 use super::wake::{DUE_SOON, Wake, due_in};
 use super::workers;
 use crate::api::condition::reason;
-use crate::api::status::ScalingStatus;
 use crate::metrics::ScaleLabels;
 use crate::protocol::Observation;
 use crate::reaper::judge::Judgement;
@@ -73,32 +74,6 @@ impl Scaler {
         let (wanted, looked) = self.wanted.take()?;
         let raises = matches!(&wanted, Wanted::Replicas(change) if change.to > change.from);
         (raises || now.saturating_duration_since(looked) <= FRESH).then_some(wanted)
-    }
-
-    /// Whether replicas are sized, or why not. `None` before the first decision.
-    #[must_use]
-    pub fn state(&self) -> State<()> {
-        match (self.problem.as_ref().or(self.failure.as_ref()), &self.decision) {
-            (Some(problem), _) if problem.reason == reason::LOOKING_FOR_AUTOSCALERS => State::Pending,
-            (Some(problem), _) => State::Bad(problem.clone()),
-            (None, Some(_)) => {
-                let problem = self.contention.problem(Instant::now()).or_else(|| self.unread.clone());
-                problem.map_or(State::Good(()), State::Bad)
-            }
-            (None, None) => State::Pending,
-        }
-    }
-
-    /// For the status.
-    #[must_use]
-    pub fn status(&self) -> Option<ScalingStatus> {
-        let decision = self.decision.as_ref()?;
-        Some(ScalingStatus {
-            desired_replicas: decision.desired,
-            reason: decision.reason.clone(),
-            limited_by: decision.limited_by.map(|limit| limit.name().to_owned()),
-            last_scale_time: self.last_scale,
-        })
     }
 }
 

@@ -106,8 +106,9 @@ pub struct Facts<'a> {
     pub pools: PoolCounts,
     /// Workers that run and say nothing, and host names that several share: sentences for the condition.
     pub unresponsive: Option<Problem>,
-    /// Whether the workers are sized, and what was decided; `None` where that is not asked for.
-    pub scaling: Option<(State<()>, Option<ScalingStatus>)>,
+    /// Whether the workers are sized, and what a person should mend though they are; and what was decided. `None` where
+    /// that is not asked for.
+    pub scaling: Option<(State<Option<String>>, Option<ScalingStatus>)>,
     /// The last reap, newer than what the status before has.
     pub last_reap: Option<LastReap>,
     /// The last entry of the record that Events were made of.
@@ -255,15 +256,17 @@ fn statements(facts: &Facts<'_>) -> Vec<Statement> {
     all
 }
 
-fn scaling(facts: &Facts<'_>, state: &State<()>) -> Statement {
+fn scaling(facts: &Facts<'_>, state: &State<Option<String>>) -> Statement {
+    const FOLLOWS: &str = "the number of workers follows the work";
     if let Some(problem) = facts.redis.problem() {
         let message = format!("nothing is scaled while Redis can't be read: {}", problem.message);
         return Statement::no(SCALING_ACTIVE, &problem.reason, message);
     }
     match state {
         State::Pending => Statement::unknown(SCALING_ACTIVE, reason::FIRST_PASS, "nothing was decided yet"),
-        State::Good(()) => {
-            Statement::yes(SCALING_ACTIVE, reason::FOLLOWS_THE_WORK, "the number of workers follows the work")
+        State::Good(None) => Statement::yes(SCALING_ACTIVE, reason::FOLLOWS_THE_WORK, FOLLOWS),
+        State::Good(Some(but)) => {
+            Statement::yes(SCALING_ACTIVE, reason::AUTOSCALERS_FORBIDDEN, format!("{FOLLOWS}; but {but}"))
         }
         State::Bad(problem) => Statement::no(SCALING_ACTIVE, &problem.reason, &problem.message),
     }

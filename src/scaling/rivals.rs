@@ -82,6 +82,7 @@ pub enum Standing {
 }
 
 type Autoscalers = BTreeMap<TargetKey, (&'static str, String)>;
+type Forbidden = BTreeSet<&'static str>;
 
 /// One list of all autoscalers.
 #[derive(Debug, Clone)]
@@ -89,6 +90,8 @@ struct Listed {
     /// When it was begun: of a claim that is newer it says nothing.
     begun: Instant,
     found: Autoscalers,
+    /// What we may not list, as `resource.group`.
+    forbidden: Forbidden,
 }
 
 /// All who would scale something, shared by all queues of this process.
@@ -140,16 +143,20 @@ impl Rivals {
 
     /// Lists autoscalers for as long as the process runs, while any queue scales something.
     pub async fn watch(self: Arc<Self>, client: Client, namespace: Option<String>) {
-        let mut forbidden = BTreeSet::new();
         loop {
             let pause = if lock(&self.claims).is_empty() {
                 None
             } else {
                 let (begun, before) = (Instant::now(), lock(&self.autoscalers).clone());
-                let before = before.map(|listed| listed.found).unwrap_or_default();
-                match list(&client, namespace.as_deref(), &before, &mut forbidden).await {
-                    Some(found) => {
-                        *lock(&self.autoscalers) = Some(Listed { begun, found });
+                let (before, known) = before.map(|listed| (listed.found, listed.forbidden)).unwrap_or_default();
+                match list(&client, namespace.as_deref(), &before).await {
+                    Some((found, forbidden)) => {
+                        for what in forbidden.difference(&known) {
+                            warn!(
+                                "poolkeeper may not list {what}: it can't keep its hands off what one of them scales"
+                            );
+                        }
+                        *lock(&self.autoscalers) = Some(Listed { begun, found, forbidden });
                         Some(LIST_EVERY)
                     }
                     None => Some(RETRY),
@@ -192,6 +199,15 @@ impl Claim {
     pub fn standing(&self) -> Standing {
         self.rivals.standing(&self.target, &self.claimant, self.made)
     }
+
+    /// The rules that our role lacks to know of all autoscalers, in words.
+    #[must_use]
+    pub fn missing_rules(&self) -> Vec<String> {
+        let listed = lock(&self.rivals.autoscalers);
+        let parts = |what: &&'static str| what.split_once('.').unwrap_or((*what, ""));
+        let rule = |what| format!("list {} in group {}", parts(what).0, parts(what).1);
+        listed.iter().flat_map(|listed| &listed.forbidden).map(rule).collect()
+    }
 }
 
 impl Drop for Claim {
@@ -206,14 +222,9 @@ impl Drop for Claim {
     }
 }
 
-/// All autoscalers by target; `None` where the API server did not answer. Of what we may not list, those count that were
-/// known `before`; that is said once.
-async fn list(
-    client: &Client,
-    namespace: Option<&str>,
-    before: &Autoscalers,
-    forbidden: &mut BTreeSet<&'static str>,
-) -> Option<Autoscalers> {
+/// All autoscalers by target, and what we may not list; `None` where the API server did not answer. Of what we may not
+/// list, those count that were known `before`.
+async fn list(client: &Client, namespace: Option<&str>, before: &Autoscalers) -> Option<(Autoscalers, Forbidden)> {
     let keda = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject"));
     let (hpas, scaled): (Api<HorizontalPodAutoscaler>, Api<DynamicObject>) = match namespace {
         Some(namespace) => {
@@ -221,15 +232,15 @@ async fn list(
         }
         None => (Api::all(client.clone()), Api::all_with(client.clone(), &keda)),
     };
-    let mut found = Autoscalers::new();
-    each(&hpas, AUTOSCALERS, forbidden, |hpa| {
+    let (mut found, mut forbidden) = (Autoscalers::new(), Forbidden::new());
+    each(&hpas, AUTOSCALERS, &mut forbidden, |hpa| {
         let target = &hpa.spec.scale_target_ref;
         let version = target.api_version.as_deref().unwrap_or("apps/v1");
         let key = TargetKey::new(&hpa.namespace().unwrap_or_default(), version, &target.kind, &target.name);
         found.insert(key, ("HorizontalPodAutoscaler", hpa.name_any()));
     })
     .await?;
-    each(&scaled, SCALED_OBJECTS, forbidden, |object| {
+    each(&scaled, SCALED_OBJECTS, &mut forbidden, |object| {
         let target = &object.data["spec"]["scaleTargetRef"];
         let text = |field: &str, default: &'static str| target[field].as_str().unwrap_or(default).to_owned();
         let (version, kind) = (text("apiVersion", "apps/v1"), text("kind", "Deployment"));
@@ -238,12 +249,21 @@ async fn list(
         found.insert(key, ("ScaledObject", object.name_any()));
     })
     .await?;
-    keep_unlisted(&mut found, before, forbidden);
-    Some(found)
+    if forbidden.contains(SCALED_OBJECTS) && !is_served(client, &keda.api_version).await {
+        forbidden.remove(SCALED_OBJECTS);
+    }
+    keep_unlisted(&mut found, before, &forbidden);
+    Some((found, forbidden))
+}
+
+/// Whether the cluster has an API at all: without a right, the API server does not tell. If in doubt, it has.
+async fn is_served(client: &Client, api_version: &str) -> bool {
+    let asked = tokio::time::timeout(BOUND, client.list_api_group_resources(api_version)).await;
+    !matches!(asked, Ok(Err(kube::Error::Api(status))) if status.code == 404)
 }
 
 /// A right that is taken away for a moment, as while roles are applied anew, makes no autoscaler go away.
-fn keep_unlisted(found: &mut Autoscalers, before: &Autoscalers, forbidden: &BTreeSet<&'static str>) {
+fn keep_unlisted(found: &mut Autoscalers, before: &Autoscalers, forbidden: &Forbidden) {
     for (target, (kind, name)) in before {
         let of_kind = if *kind == "ScaledObject" { SCALED_OBJECTS } else { AUTOSCALERS };
         if forbidden.contains(of_kind) {
@@ -252,12 +272,7 @@ fn keep_unlisted(found: &mut Autoscalers, before: &Autoscalers, forbidden: &BTre
     }
 }
 
-async fn each<K>(
-    api: &Api<K>,
-    what: &'static str,
-    forbidden: &mut BTreeSet<&'static str>,
-    mut take: impl FnMut(&K),
-) -> Option<()>
+async fn each<K>(api: &Api<K>, what: &'static str, forbidden: &mut Forbidden, mut take: impl FnMut(&K)) -> Option<()>
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
@@ -266,7 +281,6 @@ where
         match tokio::time::timeout(BOUND, api.list(&params)).await {
             Ok(Ok(page)) => {
                 page.items.iter().for_each(&mut take);
-                forbidden.remove(what);
                 match page.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => params.continue_token = Some(token),
                     None => return Some(()),
@@ -275,9 +289,7 @@ where
             // Not installed.
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Some(()),
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                if forbidden.insert(what) {
-                    warn!("poolkeeper may not list {what}: it can't keep its hands off what one of them scales");
-                }
+                forbidden.insert(what);
                 return Some(());
             }
             Ok(Err(error)) => {
@@ -296,13 +308,17 @@ where
 mod tests {
     use super::*;
 
+    fn listed(found: Autoscalers, forbidden: &[&'static str]) -> Listed {
+        Listed { begun: Instant::now(), found, forbidden: forbidden.iter().copied().collect() }
+    }
+
     #[test]
     fn the_older_queue_scales_and_the_other_follows_when_it_is_gone() {
         let rivals = Rivals::new();
         let target = TargetKey::new("shop", "apps/v1", "Deployment", "mail");
         let claimant = |created_at, name: &str| Claimant { created_at, name: name.into(), uid: name.into() };
         let young = rivals.claim(target.clone(), claimant(20, "a"));
-        let listed = || *lock(&rivals.autoscalers) = Some(Listed { begun: Instant::now(), found: Autoscalers::new() });
+        let listed = || *lock(&rivals.autoscalers) = Some(listed(Autoscalers::new(), &[]));
         listed();
         assert_eq!(young.standing(), Standing::Ours);
         let old = rivals.claim(target.clone(), claimant(10, "b"));
@@ -323,8 +339,12 @@ mod tests {
         let claim = rivals.claim(target.clone(), Claimant { created_at: 1, name: "a".into(), uid: "u".into() });
         assert_eq!(claim.standing(), Standing::NotKnownYet);
         let known = Autoscalers::from([(target, ("ScaledObject", "mail-scaler".to_owned()))]);
-        *lock(&rivals.autoscalers) = Some(Listed { begun: Instant::now(), found: known });
+        *lock(&rivals.autoscalers) = Some(listed(known, &[]));
         assert_eq!(claim.standing(), Standing::Autoscaler { kind: "ScaledObject", name: "mail-scaler".into() });
+        assert!(claim.missing_rules().is_empty());
+        *lock(&rivals.autoscalers) = Some(listed(Autoscalers::new(), &[AUTOSCALERS]));
+        assert_eq!(claim.standing(), Standing::Ours, "as far as is known");
+        assert_eq!(claim.missing_rules(), ["list horizontalpodautoscalers in group autoscaling"]);
     }
 
     #[test]

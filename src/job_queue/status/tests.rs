@@ -27,7 +27,7 @@ struct Known {
     caps: State<Holding>,
     workers: State<Workers>,
     observation: Option<Observation>,
-    scaling: Option<(State<()>, Option<ScalingStatus>)>,
+    scaling: Option<(State<Option<String>>, Option<ScalingStatus>)>,
 }
 
 impl Known {
@@ -176,10 +176,11 @@ fn scaling_is_reported_only_where_it_is_asked_for() {
     };
     let mut known = Known::good();
     for (what, redis, state, ready, reason) in [
-        ("all is well", State::Good(()), State::Good(()), "True", "FollowsTheWork"),
+        ("all is well", State::Good(()), State::Good(None), "True", "FollowsTheWork"),
+        ("a right is missing", State::Good(()), State::Good(Some("x".into())), "True", "AutoscalersForbidden"),
         ("not decided yet", State::Good(()), State::Pending, "True", "FirstPass"),
         ("a rival", State::Good(()), State::Bad(bad("ScaledByAnother", true)), "False", "ScaledByAnother"),
-        ("Redis away", State::Bad(bad("Loading", false)), State::Good(()), "False", "Loading"),
+        ("Redis away", State::Bad(bad("Loading", false)), State::Good(None), "False", "Loading"),
     ] {
         known.redis = redis;
         known.scaling = Some((state, Some(decided.clone())));
