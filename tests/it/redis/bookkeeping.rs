@@ -130,14 +130,14 @@ async fn a_reaping_and_a_repair_are_in_the_record() {
 #[tokio::test]
 async fn many_deaths_are_few_entries_of_bounded_size() {
     let mut fixture = Fixture::new().await;
-    let ids: Vec<String> = (0..200).map(|number| format!("pool{number:03}")).collect();
+    let ids: Vec<String> = (0..100).map(|number| format!("pool{number:03}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
     for id in &ids {
         fixture.beat(id, 1, "a").await;
         fixture.running("a", id, &["job"]).await;
     }
     let info: Vec<(&str, i64)> = ids.iter().map(|id| (*id, 1)).collect();
-    fixture.locks("a", 200, &info).await;
+    fixture.locks("a", 100, &info).await;
     let observation = fixture.observe().await;
     let pools: Vec<DeadPool> = dead(&ids)
         .into_iter()
@@ -148,8 +148,8 @@ async fn many_deaths_are_few_entries_of_bounded_size() {
     let [reap, forget] = &entries[..] else { panic!("{} entries", entries.len()) };
     let Deed::Reap { pools, .. } = &reap.deed else { panic!("{reap:?}") };
     let told = pools.iter().filter(|pool| !pool.detail.is_null()).count();
-    assert_eq!((pools.len(), told, &pools[199].detail["pod"]), (200, 8, &"of pool199".into()));
+    assert_eq!((pools.len(), told, &pools[99].detail["pod"]), (100, 8, &"of pool099".into()));
     let Deed::Forget { pools, detail } = &forget.deed else { panic!("{forget:?}") };
-    assert_eq!((pools.len(), &detail["pod"]), (200, &"of pool199".into()));
-    assert_eq!(fixture.observe().await.totals["pools_reaped"], 200);
+    assert_eq!((pools.len(), &detail["pod"]), (100, &"of pool099".into()));
+    assert_eq!(fixture.observe().await.totals["pools_reaped"], 100);
 }
