@@ -238,18 +238,21 @@ pub struct WorkersSpec {
 }
 
 /// Something with a scale subresource, as for a `HorizontalPodAutoscaler`.
-#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleTargetRef {
     /// Its API version.
     #[serde(default = "apps_v1")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 317))]
+    #[x_kube(validation = ("self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[a-z]([-a-z0-9]*[a-z0-9])?$')", "spec.workers.scaleTargetRef.apiVersion must be a group, / and a version, such as apps/v1, or a version alone, such as v1"))]
     pub api_version: String,
     /// Its kind.
     #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = ("self.matches('^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$')", "spec.workers.scaleTargetRef.kind must be a kind as it is in manifests, such as Deployment"))]
     pub kind: String,
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = ("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')", "spec.workers.scaleTargetRef.name must be the name of an object: small letters, digits, - and ., with a letter or digit at both ends and beside each dot"))]
     pub name: String,
 }
 

@@ -30,6 +30,13 @@ fn with(pointer: &str, value: Value) -> Value {
     spec
 }
 
+/// A spec whose scale target has one field changed.
+fn target_with(field: &str, value: &str) -> Value {
+    let mut target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "w"});
+    target[field] = json!(value);
+    with("/workers", json!({"scaleTargetRef": target}))
+}
+
 /// As `kubectl create` does: nothing but the server checks it.
 async fn create(namespace: &TestNamespace, spec: Value) -> Result<DynamicObject, kube::Error> {
     let resource = ApiResource::erase::<JobQueue>(&());
@@ -83,6 +90,16 @@ async fn what_the_server_can_check_it_refuses_with_a_sentence() {
             with("/workers", json!({"scaleTargetRef": target, "replicas": 1})),
             "replicas goes with template",
         ),
+        ("a target of no possible name", target_with("name", "Mail_Worker"), "name must be the name of an object"),
+        ("a target with spaces", target_with("name", "mail worker"), "name must be the name of an object"),
+        ("a target with a path for a name", target_with("name", "w/scale"), "name must be the name of an object"),
+        ("a target with an empty label", target_with("name", "a..b"), "name must be the name of an object"),
+        ("a target of a long name", target_with("name", &"a".repeat(254)), "may not be more than 253"),
+        ("a target of no possible kind", target_with("kind", "apps/Deployment"), "such as Deployment"),
+        ("a target of a kind in two words", target_with("kind", "Stateful Set"), "such as Deployment"),
+        ("a target of three parts", target_with("apiVersion", "apps/v1/beta"), "such as apps/v1"),
+        ("a target without a version", target_with("apiVersion", "apps/"), "such as apps/v1"),
+        ("a target of a version that is none", target_with("apiVersion", "Apps/V1"), "such as apps/v1"),
         ("negative replicas", with("/workers/replicas", json!(-1)), "spec.workers.replicas"),
         ("an unknown mode", with("/reaping", json!({"mode": "Kill"})), "Enforce"),
         (
@@ -101,6 +118,24 @@ async fn what_the_server_can_check_it_refuses_with_a_sentence() {
         let refused = create(&namespace, spec).await.expect_err(what);
         let text = refused.to_string();
         assert!(text.contains(says), "{what}: expected {says:?} in {text}");
+    }
+    namespace.delete().await;
+}
+
+#[tokio::test]
+async fn every_name_that_an_object_may_have_can_be_a_target() {
+    let namespace = TestNamespace::new("targets").await;
+    for (field, value) in [
+        ("name", "w"),
+        ("name", "7-mail.worker-2"),
+        ("name", &"a".repeat(253)),
+        ("kind", "StatefulSet"),
+        ("kind", "Rollout"),
+        ("apiVersion", "v1"),
+        ("apiVersion", "apps/v1"),
+        ("apiVersion", "argoproj.io/v1alpha1"),
+    ] {
+        namespace.job_queue("good", target_with(field, value)).await.expect(value);
     }
     namespace.delete().await;
 }
