@@ -37,7 +37,7 @@ pub fn rules(spec: &ScalingSpec) -> Rules {
 pub fn kind(target: &ResolvedTarget) -> TargetKind {
     match (target.is_apps(), &*target.kind) {
         (true, "Deployment" | "ReplicaSet") => TargetKind::Replicas,
-        (true, "StatefulSet") => TargetKind::Ordinal { first: 0 },
+        (true, "StatefulSet") => TargetKind::Ordinal { first: target.first_ordinal },
         _ => TargetKind::Other,
     }
 }

@@ -27,7 +27,8 @@ pub enum TargetKind {
     Replicas,
     /// Those of the highest number: a `StatefulSet`.
     Ordinal {
-        /// The number of its first pod (`spec.ordinals.start`), else 0. Too small a number lowers too little.
+        /// The number of its first pod (`spec.ordinals.start`), else 0. Too small a number lowers too little; a pod below it shows that it
+        /// is not up to date.
         first: i32,
     },
     /// Any.

@@ -38,6 +38,12 @@ fn floor(facts: &Facts<'_>) -> i32 {
     let busy = pods::busy(facts.pods);
     match facts.kind {
         TargetKind::Replicas => busy,
+        TargetKind::Ordinal { first }
+            if busy > 0 && pods::live(facts.pods).any(|pod| pod.ordinal().is_some_and(|ordinal| ordinal < first)) =>
+        {
+            // It was another one when the target was read last.
+            i32::MAX
+        }
         TargetKind::Ordinal { first } => {
             let needed = |pod: &PodFacts| match pod.ordinal() {
                 Some(ordinal) => ordinal.saturating_sub(first).saturating_add(1),

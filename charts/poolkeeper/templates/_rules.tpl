@@ -29,6 +29,10 @@
 - apiGroups: [apps]
   resources: [deployments/scale, statefulsets/scale, replicasets/scale]
   verbs: [get, patch]
+# By which number the pods of a StatefulSet begin (spec.ordinals.start) tells which of them go first.
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get]
 {{- range .Values.scaleTargets }}
 # From the value scaleTargets: the same.
 - apiGroups: [{{ .group | quote }}]

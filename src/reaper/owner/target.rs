@@ -1,6 +1,8 @@
-//! The scale target of a queue, read as `HorizontalPodAutoscaler`s read theirs: through `/scale`.
+//! The scale target of a queue, read as `HorizontalPodAutoscaler`s read theirs: through `/scale`; a `StatefulSet` itself.
 
-use kube::core::{ApiResource, DynamicObject, GroupVersion, GroupVersionKind, TypeMeta};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::autoscaling::v1::Scale;
+use kube::core::{ApiResource, DynamicObject, GroupVersion, GroupVersionKind, Selector, TypeMeta};
 use kube::{Api, Client, discovery};
 
 use super::selector::{LabelSelector, SelectorError};
@@ -25,6 +27,16 @@ pub struct ResolvedTarget {
     pub selector_text: String,
     /// Replicas that are asked for.
     pub replicas: i32,
+    /// The number of a `StatefulSet`'s first pod (`spec.ordinals.start`), as far as we may know; 0 for all others.
+    pub first_ordinal: i32,
+}
+
+/// What a target says of its pods.
+struct Told {
+    uid: Option<String>,
+    replicas: i32,
+    selector: Option<String>,
+    first_ordinal: i32,
 }
 
 /// Why a scale target can't be used.
@@ -111,10 +123,15 @@ impl ResolvedTarget {
             _ => api_resource(client, target).await?,
         };
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-        let scale = api.get_scale(&target.name).await.map_err(|error| refused(error, target, namespace, &resource))?;
-        let status = scale.status.unwrap_or_default();
+        let set = stateful_set(client, target, namespace, &resource).await?;
+        let told = match set {
+            Some(set) => of_stateful_set(set),
+            None => of_scale(
+                api.get_scale(&target.name).await.map_err(|error| refused(error, target, namespace, &resource))?,
+            ),
+        };
         let no_selector = || TargetError::NoSelector { kind: target.kind.clone(), name: target.name.clone() };
-        let selector_text = status.selector.filter(|text| !text.trim().is_empty()).ok_or_else(no_selector)?;
+        let selector_text = told.selector.filter(|text| !text.trim().is_empty()).ok_or_else(no_selector)?;
         Ok(Self {
             selector: LabelSelector::parse(&selector_text)?,
             selector_text,
@@ -122,8 +139,9 @@ impl ResolvedTarget {
             kind: target.kind.clone(),
             namespace: namespace.to_string(),
             name: target.name.clone(),
-            uid: scale.metadata.uid.unwrap_or_default(),
-            replicas: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
+            uid: told.uid.unwrap_or_default(),
+            replicas: told.replicas,
+            first_ordinal: told.first_ordinal,
         })
     }
 
@@ -131,6 +149,43 @@ impl ResolvedTarget {
     #[must_use]
     pub fn is_apps(&self) -> bool {
         self.resource.group == "apps"
+    }
+}
+
+/// A `StatefulSet` is read whole: its scale subresource does not tell by which number its pods begin. `None` for anything
+/// else, and where we may read no more than that.
+async fn stateful_set(
+    client: &Client,
+    target: &ScaleTargetRef,
+    namespace: &str,
+    resource: &ApiResource,
+) -> Result<Option<StatefulSet>, TargetError> {
+    if resource.group != "apps" || target.kind != "StatefulSet" {
+        return Ok(None);
+    }
+    match Api::<StatefulSet>::namespaced(client.clone(), namespace).get(&target.name).await {
+        Ok(set) => Ok(Some(set)),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+        Err(error) => Err(refused(error, target, namespace, resource)),
+    }
+}
+
+fn of_stateful_set(set: StatefulSet) -> Told {
+    let spec = set.spec;
+    Told {
+        uid: set.metadata.uid,
+        replicas: spec.replicas.unwrap_or(1),
+        selector: Selector::try_from(spec.selector).ok().map(|selector| selector.to_string()),
+        first_ordinal: spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
+    }
+}
+
+fn of_scale(scale: Scale) -> Told {
+    Told {
+        uid: scale.metadata.uid,
+        replicas: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0),
+        selector: scale.status.and_then(|status| status.selector),
+        first_ordinal: 0,
     }
 }
 
@@ -167,5 +222,35 @@ fn refused(error: kube::Error, target: &ScaleTargetRef, namespace: &str, resourc
             namespace: namespace.to_string(),
         },
         _ => TargetError::Failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_stateful_set_tells_what_its_scale_would_and_by_which_number_its_pods_begin() {
+        let told = |spec: serde_json::Value| {
+            let set = json!({"metadata": {"uid": "u"}, "spec": spec});
+            of_stateful_set(serde_json::from_value(set).unwrap())
+        };
+        let expressions = json!([
+            {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "legacy", "operator": "DoesNotExist"},
+            {"key": "zone", "operator": "NotIn", "values": ["x"]}, {"key": "team", "operator": "Exists"},
+        ]);
+        let selector = json!({"matchLabels": {"app": "w"}, "matchExpressions": expressions});
+        let template = json!({"metadata": {}});
+        let full = told(
+            json!({"replicas": 3, "ordinals": {"start": 5}, "selector": selector, "serviceName": "w", "template": template}),
+        );
+        let least = told(json!({"selector": {"matchLabels": {"app": "w"}}, "serviceName": "w", "template": template}));
+        assert_eq!((full.uid.as_deref(), full.replicas, full.first_ordinal), (Some("u"), 3, 5));
+        let text = full.selector.unwrap();
+        assert_eq!(text, "app=w,tier in (a,b),!legacy,zone notin (x),team");
+        assert!(LabelSelector::parse(&text).is_ok());
+        assert_eq!((least.replicas, least.first_ordinal, least.selector.as_deref()), (1, 0, Some("app=w")));
     }
 }

@@ -20,6 +20,7 @@ fn target(group: &str, kind: &str) -> ResolvedTarget {
         selector: LabelSelector::parse("app=mail").unwrap(),
         selector_text: "app=mail".into(),
         replicas: 1,
+        first_ordinal: 0,
     }
 }
 

@@ -122,38 +122,41 @@ async fn nothing_is_lowered_before_it_was_watched_for_a_window() {
 
 #[tokio::test]
 async fn a_stateful_set_keeps_the_highest_ordinal_that_is_busy() {
-    let stage = Stage::new("ordinals").await;
-    node(&stage.namespace).await;
-    stage
-        .namespace
-        .create::<StatefulSet>(json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "w"},
-            "spec": {
-                "replicas": 5, "serviceName": "w", "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": {"app": "w"}},
-                "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"nodeName": "without-kubelet", "containers": [{"name": "worker", "image": "none"}]}},
-            },
-        }))
-        .await;
-    let pods = pods_of(&stage.namespace, "app=w", 5).await;
-    let (start, mut beats) = (now(), Vec::new());
-    for pod in &pods {
-        runs(&stage.namespace, pod, &format!("c-{pod}"), start - 60).await;
-        beats.push(stage.pools.beating(pod, start - 59, pod, "mail").await);
+    for start in [0, 5] {
+        let stage = Stage::new("ordinals").await;
+        node(&stage.namespace).await;
+        stage
+            .namespace
+            .create::<StatefulSet>(json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "w"},
+                "spec": {
+                    "replicas": 5, "serviceName": "w", "podManagementPolicy": "Parallel", "ordinals": {"start": start},
+                    "selector": {"matchLabels": {"app": "w"}},
+                    "template": {"metadata": {"labels": {"app": "w"}}, "spec": {"nodeName": "without-kubelet", "containers": [{"name": "worker", "image": "none"}]}},
+                },
+            }))
+            .await;
+        let pods = pods_of(&stage.namespace, "app=w", 5).await;
+        let (began, mut beats) = (now(), Vec::new());
+        for pod in &pods {
+            runs(&stage.namespace, pod, &format!("c-{pod}"), began - 60).await;
+            beats.push(stage.pools.beating(pod, began - 59, pod, "mail").await);
+        }
+        let busy = format!("w-{}", start + 2);
+        stage.pools.takes(&busy, "mail", &["a"]).await;
+        let operator = stage.operator().await;
+        let mut spec = scaled(&stage, json!({"scaleDownStabilizationSeconds": 0}));
+        spec["workers"]["scaleTargetRef"] = json!({"kind": "StatefulSet", "name": "w"});
+        stage.namespace.job_queue("q", spec).await.unwrap();
+        let sets = stage.namespace.api::<StatefulSet>();
+        let replicas = async || sets.get("w").await.unwrap().spec.replicas.unwrap_or(0);
+        wait_for("three replicas", Duration::from_secs(20), || async { (replicas().await == 3).then_some(()) }).await;
+        stage.passes(&operator, "q", 3).await;
+        assert_eq!(replicas().await, 3, "{busy} works");
+        stage.finishes(&busy).await;
+        wait_for("none", Duration::from_secs(20), || async { (replicas().await == 0).then_some(()) }).await;
+        stage.namespace.delete().await;
     }
-    stage.pools.takes("w-2", "mail", &["a"]).await;
-    let operator = stage.operator().await;
-    let mut spec = scaled(&stage, json!({"scaleDownStabilizationSeconds": 0}));
-    spec["workers"]["scaleTargetRef"] = json!({"kind": "StatefulSet", "name": "w"});
-    stage.namespace.job_queue("q", spec).await.unwrap();
-    let sets = stage.namespace.api::<StatefulSet>();
-    let replicas = async || sets.get("w").await.unwrap().spec.replicas.unwrap_or(0);
-    wait_for("three replicas", Duration::from_secs(20), || async { (replicas().await == 3).then_some(()) }).await;
-    stage.passes(&operator, "q", 3).await;
-    assert_eq!(replicas().await, 3, "w-2 works");
-    stage.finishes("w-2").await;
-    wait_for("none", Duration::from_secs(20), || async { (replicas().await == 0).then_some(()) }).await;
-    stage.namespace.delete().await;
 }
 
 #[tokio::test]
@@ -195,6 +198,41 @@ async fn nothing_is_lowered_during_a_rollout() {
     assert_eq!(stage.replicas().await, 4);
     roll(serde_json::Value::Null).await;
     stage.until_replicas(0, Duration::from_secs(30)).await;
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
+async fn nothing_is_lowered_while_a_deployment_has_yet_to_replace_its_pods() {
+    let stage = Stage::new("stopped-rollout").await;
+    let (_, _beats) = stage.workers(4).await;
+    let api = stage.namespace.api::<k8s_openapi::api::apps::v1::Deployment>();
+    let roll = async |paused: bool, value: serde_json::Value| {
+        let template = json!({"metadata": {"annotations": {"rolled": value}}});
+        let body = json!({"spec": {"paused": paused, "template": template}});
+        api.patch("w", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(&body)).await.unwrap();
+    };
+    // A rollout that somebody has stopped before its first pod: all pods are of one kind, the old one.
+    roll(true, json!("1")).await;
+    wait_for("no updated pod", Duration::from_secs(20), || async {
+        let status = api.get("w").await.ok()?.status?;
+        (status.replicas == Some(4) && status.updated_replicas.unwrap_or(0) == 0).then_some(())
+    })
+    .await;
+    let operator = stage.operator().await;
+    let scaling = json!({"jobsPerReplica": 1, "scaleDownStabilizationSeconds": 0});
+    stage.namespace.job_queue("q", scaled(&stage, scaling)).await.unwrap();
+    stage
+        .namespace
+        .status("q", "what holds", |s| s.scaling.as_ref().is_some_and(|s| s.limited_by.as_deref() == Some("Rollout")))
+        .await;
+    stage.passes(&operator, "q", 4).await;
+    assert_eq!(stage.replicas().await, 4);
+    // Up is no danger.
+    stage.push("mail", 6).await;
+    stage.until_replicas(6, Duration::from_secs(20)).await;
+    run::<(), _>(&mut stage.pools.redis.clone(), ["DEL", "work:jobs:mail"]).await;
+    roll(false, serde_json::Value::Null).await;
+    stage.until_replicas(0, Duration::from_secs(40)).await;
     stage.namespace.delete().await;
 }
 
