@@ -54,15 +54,20 @@ fn nothing_is_lowered_before_it_was_watched_for_a_whole_window() {
 
 #[test]
 fn time_that_nobody_watched_does_not_count() {
-    let mut stage = Stage::new(4);
-    stage.mail().waiting = 40;
-    stage.watch(100);
-    stage.mail().waiting = 0;
-    // Redis is away for a quarter of an hour.
-    stage.wait(900);
-    assert_eq!(stage.look().step, Step::Hold);
-    assert_eq!(stage.watch(299).step, Step::Hold);
-    assert_eq!(stage.watch(1).step, Step::Scale(0));
+    // Redis is away for so long: a failed pass decides nothing.
+    for away in [900, 3_600, 86_400] {
+        let mut stage = Stage::new(4);
+        stage.mail().waiting = 40;
+        stage.watch(100);
+        stage.mail().waiting = 0;
+        stage.wait(away);
+        let mut busier = stage.clone();
+        assert_eq!(stage.look().step, Step::Hold, "after {away} s");
+        assert_eq!(stage.watch(299).step, Step::Hold);
+        assert_eq!(stage.watch(1).step, Step::Scale(0));
+        busier.mail().waiting = 70;
+        assert_eq!(busier.look().step, Step::Scale(7), "what came meanwhile counts at once");
+    }
 }
 
 #[test]

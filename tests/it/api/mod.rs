@@ -10,6 +10,7 @@ mod replicas;
 mod scaling;
 mod scaling_down;
 mod scaling_others;
+mod scaling_redis;
 mod scaling_rights;
 mod sharing;
 mod trouble;
