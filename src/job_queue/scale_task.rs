@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::background::Done;
 use super::context::Context;
 use crate::reaper::owner::ResolvedTarget;
-use crate::scaling::apply::{self, ScaleError};
+use crate::scaling::apply::{self, Mark, ScaleError};
 use crate::scaling::{PodFacts, PodUid};
 
 /// Bound on one write.
@@ -20,8 +20,8 @@ const BOUND: Duration = Duration::from_secs(15);
 pub enum Wanted {
     /// Replicas.
     Replicas(Box<Change>),
-    /// Deletion costs, by pod name.
-    Marks(BTreeMap<Arc<str>, Option<i32>>),
+    /// What becomes of pods' deletion costs, by their names.
+    Marks(BTreeMap<Arc<str>, Mark>),
 }
 
 /// A change of replicas.
@@ -67,9 +67,36 @@ pub async fn carry_out(context: Arc<Context>, namespace: String, wanted: Wanted)
     }
 }
 
-/// Deletion costs by the names of their pods.
+/// Deletion costs by the names of their pods. What somebody else gave a pod is kept, to be given back.
 #[must_use]
-pub fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Option<i32>> {
-    let cost = |pod: &PodFacts| Some((pod.name.clone(), *costs.get(&PodUid(pod.uid.clone()))?));
-    pods.iter().filter_map(cost).collect()
+pub fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTreeMap<Arc<str>, Mark> {
+    let mark = |pod: &PodFacts| {
+        let mark = match *costs.get(&PodUid(pod.uid.clone()))? {
+            None => Mark::Idle,
+            Some(cost) => Mark::Busy { cost, before: pod.deletion_cost.filter(|_| !pod.carries_ours()) },
+        };
+        Some((pod.name.clone(), mark))
+    };
+    pods.iter().filter_map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scaling::pods::{BUSY_COST, HIGHEST_COST};
+    use crate::scaling::tests::stage::pod;
+
+    #[test]
+    fn only_a_cost_that_is_not_ours_is_kept_to_be_given_back() {
+        for (carried, wanted, mark) in [
+            (None, Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: None }),
+            (Some(7), Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: Some(7) }),
+            (Some(BUSY_COST), Some(HIGHEST_COST), Mark::Busy { cost: HIGHEST_COST, before: None }),
+            (Some(BUSY_COST), None, Mark::Idle),
+        ] {
+            let one = PodFacts { deletion_cost: carried, ..pod("a") };
+            let costs = [(PodUid(one.uid.clone()), wanted)].into();
+            assert_eq!(by_name(&costs, &[one, pod("b")]), [("a".into(), mark)].into(), "{carried:?}");
+        }
+    }
 }

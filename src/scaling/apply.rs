@@ -20,6 +20,8 @@ use crate::reaper::owner::ResolvedTarget;
 /// The annotation by which the `ReplicaSet` controller chooses among pods that are ready and equal otherwise: the
 /// lowest cost goes first. Source: kubernetes `pkg/controller/controller_utils.go` (`ActivePodsWithRanks`).
 pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// What somebody else's deletion cost was, while a busy pod carries ours.
+pub const COST_BEFORE: &str = "poolkeeper.dev/pod-deletion-cost-before";
 /// Reads and writes of one target: its status moves while its pods come and go.
 const TRIES: usize = 3;
 /// Pods that are marked at once.
@@ -155,17 +157,26 @@ pub fn rolling_out(deployment: &Deployment) -> bool {
     unseen || status.replicas.unwrap_or(0) != status.updated_replicas.unwrap_or(0)
 }
 
-/// Sets deletion costs, or takes them away (`None`), by pod name. A pod that is gone is passed over.
-pub async fn mark(client: &Client, namespace: &str, costs: BTreeMap<Arc<str>, Option<i32>>) -> Result<(), ScaleError> {
+/// What becomes of a pod's deletion cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It gets ours.
+    Busy {
+        /// Which.
+        cost: i32,
+        /// Somebody else's, which is kept to be given back.
+        before: Option<i32>,
+    },
+    /// Ours goes, and what somebody else gave it comes back.
+    Idle,
+}
+
+/// Marks pods, by their names. A pod that is gone is passed over.
+pub async fn mark(client: &Client, namespace: &str, marks: BTreeMap<Arc<str>, Mark>) -> Result<(), ScaleError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    let marks = costs.into_iter().map(move |(pod, cost)| {
-        let (api, params) = (api.clone(), params.clone());
-        async move {
-            let value = cost.map_or(Value::Null, |cost| json!(cost.to_string()));
-            let body = json!({"metadata": {"annotations": {DELETION_COST: value}}});
-            api.patch_metadata(&pod, &params, &Patch::Merge(&body)).await.map(|_| ())
-        }
+    let marks = marks.into_iter().map(move |(pod, mark)| {
+        let api = api.clone();
+        async move { set_cost(&api, &pod, mark).await }
     });
     let mut marked = std::pin::pin!(stream::iter(marks).buffer_unordered(MARKS_AT_ONCE));
     while let Some(result) = marked.next().await {
@@ -179,6 +190,24 @@ pub async fn mark(client: &Client, namespace: &str, costs: BTreeMap<Arc<str>, Op
         }
     }
     Ok(())
+}
+
+async fn set_cost(api: &Api<Pod>, pod: &str, mark: Mark) -> Result<(), kube::Error> {
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+    let annotations = match mark {
+        Mark::Busy { cost, before: None } => json!({DELETION_COST: cost.to_string()}),
+        Mark::Busy { cost, before: Some(before) } => {
+            json!({DELETION_COST: cost.to_string(), COST_BEFORE: before.to_string()})
+        }
+        Mark::Idle => {
+            // A patch that changes nothing is a read, for which no further right is needed.
+            let found = api.patch_metadata(pod, &params, &Patch::Merge(json!({}))).await?;
+            let before = found.metadata.annotations.as_ref().and_then(|all| all.get(COST_BEFORE));
+            json!({DELETION_COST: before, COST_BEFORE: Value::Null})
+        }
+    };
+    let body = json!({"metadata": {"annotations": annotations}});
+    api.patch_metadata(pod, &params, &Patch::Merge(&body)).await.map(|_| ())
 }
 
 /// Who else writes a target's replicas, by the names that writers give themselves; `None` where nobody does, or where

@@ -79,7 +79,7 @@ fn lower_by_cost(facts: &Facts<'_>, desired: i32, to: i32) -> (Step, Option<Limi
     if staying < facts.current {
         return (Step::Scale(to.max(staying)), limit);
     }
-    let left_over = pods::live(facts.pods).filter(|pod| !pod.is_busy() && pods::carries_ours(pod));
+    let left_over = pods::live(facts.pods).filter(|pod| !pod.is_busy() && pod.carries_ours());
     let to_go = usize::try_from(facts.current.saturating_sub(to)).unwrap_or(0);
     (Step::MarkBusy { costs: left_over.take(to_go).map(|pod| (PodUid(pod.uid.clone()), None)).collect() }, limit)
 }

@@ -57,6 +57,12 @@ impl PodFacts {
         self.is_live() && (self.running > 0 || self.unsure)
     }
 
+    /// Whether its deletion cost is exactly one of those that we give.
+    #[must_use]
+    pub fn carries_ours(&self) -> bool {
+        matches!(self.deletion_cost, Some(BUSY_COST | HIGHEST_COST))
+    }
+
     /// The number at the end of its name, as a `StatefulSet` gives it.
     #[must_use]
     pub fn ordinal(&self) -> Option<i32> {
@@ -86,14 +92,9 @@ pub(super) fn are_mixed(pods: &[PodFacts]) -> bool {
 
 /// The deletion cost that busy pods need to go last. Costs that we may have given ourselves don't count.
 pub(super) fn protecting_cost(pods: &[PodFacts]) -> i32 {
-    let by_others = |pod: &&PodFacts| !pod.is_busy() && !carries_ours(pod);
+    let by_others = |pod: &&PodFacts| !pod.is_busy() && !pod.carries_ours();
     let highest = live(pods).filter(by_others).filter_map(|pod| pod.deletion_cost).max();
     if highest.is_some_and(|cost| cost >= BUSY_COST) { HIGHEST_COST } else { BUSY_COST }
-}
-
-/// Whether a pod's cost is exactly one of those that we give.
-pub(super) fn carries_ours(pod: &PodFacts) -> bool {
-    matches!(pod.deletion_cost, Some(BUSY_COST | HIGHEST_COST))
 }
 
 pub(super) fn count<'a>(pods: impl Iterator<Item = &'a PodFacts>) -> i32 {

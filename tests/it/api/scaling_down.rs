@@ -40,6 +40,12 @@ impl Stage {
         self.namespace.api::<Pod>().get(pod).await.ok()?.annotations().get(COST).cloned()
     }
 
+    async fn set_cost(&self, pod: &str, cost: &str) {
+        let body = json!({"metadata": {"annotations": {COST: cost}}});
+        let params = kube::api::PatchParams::default();
+        self.namespace.api::<Pod>().patch(pod, &params, &kube::api::Patch::Merge(&body)).await.unwrap();
+    }
+
     async fn live(&self) -> Vec<String> {
         let pods = self.namespace.api::<Pod>().list(&kube::api::ListParams::default().labels("app=w")).await.unwrap();
         pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).map(ResourceExt::name_any).collect()
@@ -76,6 +82,42 @@ async fn busy_pods_are_marked_first_and_stay() {
         .await;
     stage.finishes(&pods[3]).await;
     stage.until_replicas(0, Duration::from_secs(20)).await;
+    stage.namespace.delete().await;
+}
+
+#[tokio::test]
+async fn a_cost_of_the_users_own_comes_back_when_its_pod_is_idle() {
+    let stage = Stage::new("own-cost").await;
+    let (pods, _beats) = stage.workers(3).await;
+    for (pod, job) in [(&pods[0], "a"), (&pods[1], "b")] {
+        stage.pools.takes(pod, "mail", &[job]).await;
+    }
+    // Without poolkeeper's it would be the first to go.
+    stage.set_cost(&pods[0], "-5").await;
+    let _operator = stage.operator().await;
+    stage
+        .namespace
+        .job_queue("q", scaled(&stage, json!({"minReplicas": 1, "scaleDownStabilizationSeconds": 0})))
+        .await
+        .unwrap();
+    stage.until_replicas(2, Duration::from_secs(30)).await;
+    wait_for("the idle one to go", Duration::from_secs(20), || async {
+        let live = stage.live().await;
+        (live.len() == 2 && live.contains(&pods[0]) && live.contains(&pods[1])).then_some(())
+    })
+    .await;
+    assert_eq!(stage.cost(&pods[0]).await.as_deref(), Some("1000000000"));
+    // Idle again: it is by the user's cost that it goes, and not the other one.
+    let watched = stage.namespace.api::<Pod>();
+    stage.finishes(&pods[0]).await;
+    let cost = wait_for("its own cost", Duration::from_secs(20), || async {
+        let cost = watched.get(&pods[0]).await.ok()?.annotations().get(COST).cloned()?;
+        (cost != "1000000000").then_some(cost)
+    })
+    .await;
+    assert_eq!(cost, "-5");
+    wait_for("it to go", Duration::from_secs(20), || async { (stage.live().await == [pods[1].clone()]).then_some(()) })
+        .await;
     stage.namespace.delete().await;
 }
 
