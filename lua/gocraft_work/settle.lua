@@ -6,7 +6,8 @@
 -- ARGV: 1 field, 2 uid, 3 generation, 4 most entries to move, 5 job type, 6 number of dead, 7 number of covered
 --       then for each dead pool: id, expectation ('' none, '-' no heartbeat and not listed, '+' no
 --       heartbeat but listed, else its heartbeat_at), detail
---       then for each covered pool: id, stranded entries in its list (they count as not running)
+--       then the id of each covered pool
+--       then for each of these with stranded entries in its list (they count as not running): its number, how many
 -- Return, the first being one of:
 --   {'fenced', reason}        refused by the fence
 --   {'spoiled', key}          a key has a wrong type
@@ -36,10 +37,22 @@ local function read(command, key, ...)
   return reply
 end
 
--- A count as Redis could add to it; nil for any other text, for infinity, and for what a double cannot hold.
+-- A count as Redis could add to it; nil for any other text, for infinity, and for what a double cannot hold. Most counts
+-- are one of a few, so each text and each number is looked into once.
+local numbers, texts = {}, {}
 local function whole(text)
-  local number = tonumber(text)
-  return number and number == math.floor(number) and math.abs(number) < 2^53 and number or nil
+  local number = numbers[text]
+  if number == nil then
+    number = tonumber(text)
+    number = number and number == math.floor(number) and math.abs(number) < 2^53 and number or false
+    numbers[text] = number
+  end
+  return number or nil
+end
+local function text_of(count)
+  local text = texts[count] or tostring(count)
+  texts[count] = text
+  return text
 end
 
 -- Read, and find wrong types by it, before the first write.
@@ -55,7 +68,7 @@ local function lengths(first, count)
   for from = first, first + count - 1, 100 do
     local to = math.min(from + 99, first + count - 1)
     local any = redis.call('EXISTS', unpack(KEYS, from, to)) > 0
-    for k = from, to do held[#held + 1] = any and read('LLEN', KEYS[k]) or 0 end
+    for k = from, to do held[k - first + 1] = any and read('LLEN', KEYS[k]) or 0 end
   end
   return held
 end
@@ -73,11 +86,14 @@ for i = 1, dead_count do
   dead[i], named[pool.id] = pool, true
   arg = arg + 3
 end
+local runs_of_covered = held_by_covered
 for i = 1, covered_count do
-  local pool = {id = ARGV[arg + 1]}
-  pool.runs = math.max(0, held_by_covered[i] - tonumber(ARGV[arg + 2]))
-  covered[i], named[pool.id] = pool, true
-  arg = arg + 2
+  local id = ARGV[arg + i]
+  covered[i], named[id] = id, true
+end
+for i = arg + covered_count + 1, #ARGV, 2 do
+  local number = tonumber(ARGV[i])
+  runs_of_covered[number] = math.max(0, held_by_covered[number] - tonumber(ARGV[i + 1]))
 end
 if spoiled then return {'spoiled', spoiled} end
 
@@ -114,7 +130,7 @@ local set, drop, jobs_by, locks_by, reaped = {}, leftovers, {}, {}, {}
 local function field(id, count, keep_zero)
   local old = info[id]
   if count > 0 or (keep_zero and old) then
-    if old ~= tostring(count) then set[#set + 1] = {id, count} return true end
+    if old ~= text_of(count) then set[#set + 1] = {id, count} return true end
   elseif old then
     drop[#drop + 1] = id
     return tonumber(old) ~= 0
@@ -131,14 +147,15 @@ for i, pool in ipairs(dead) do
   jobs_by[i], locks_by[i] = pool.move, math.max(0, old - remains)
   if pool.move > 0 or locks_by[i] > 0 then reaped[#reaped + 1] = i end
 end
-for _, pool in ipairs(covered) do
-  running = running + pool.runs
-  if field(pool.id, pool.runs, listed[pool.id]) then repaired = repaired + 1 end
+for i = 1, covered_count do
+  local id, runs = covered[i], runs_of_covered[i]
+  running = running + runs
+  if (runs > 0 or info[id]) and field(id, runs, listed[id]) then repaired = repaired + 1 end
 end
 local had = whole(lock or 0)
 if had ~= info_sum then repaired = repaired + 1 end
 local lock_after = lock
-if lock ~= tostring(running) and not (not lock and running == 0) then lock_after = tostring(running) end
+if lock ~= text_of(running) and not (not lock and running == 0) then lock_after = text_of(running) end
 local set_lock = lock_after ~= lock
 if moved == 0 and #set == 0 and #drop == 0 and not set_lock then
   return {'settled', 0, left, lock, lock, 0, jobs_by, locks_by}

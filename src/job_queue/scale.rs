@@ -267,6 +267,7 @@ impl Keeper {
                     Outcome::Moved { uid, replicas } => self.target_moved(change, &uid, replicas),
                     Outcome::Late => {}
                     Outcome::RollingOut => self.scaler.rolling_out_until = Some(Instant::now() + ROLLOUT_AGAIN),
+                    Outcome::Renumbered => self.background.look_for_target(),
                 }
             }
             Err(error) => self.scaling_failed(&error),

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::background::Done;
 use super::context::Context;
 use crate::reaper::owner::ResolvedTarget;
-use crate::scaling::apply::{self, Mark, ScaleError};
+use crate::scaling::apply::{self, Before, Mark, ScaleError};
 use crate::scaling::{PodFacts, PodUid};
 
 /// Bound on one write.
@@ -73,7 +73,14 @@ pub fn by_name(costs: &BTreeMap<PodUid, Option<i32>>, pods: &[PodFacts]) -> BTre
     let mark = |pod: &PodFacts| {
         let mark = match *costs.get(&PodUid(pod.uid.clone()))? {
             None => Mark::Idle,
-            Some(cost) => Mark::Busy { cost, before: pod.deletion_cost.filter(|_| !pod.carries_ours()) },
+            Some(cost) => {
+                let before = match pod.deletion_cost {
+                    None => Before::Nothing,
+                    Some(_) if pod.carries_ours() => Before::Ours,
+                    Some(theirs) => Before::Theirs(theirs),
+                };
+                Mark::Busy { cost, before }
+            }
         };
         Some((pod.name.clone(), mark))
     };
@@ -89,9 +96,9 @@ mod tests {
     #[test]
     fn only_a_cost_that_is_not_ours_is_kept_to_be_given_back() {
         for (carried, wanted, mark) in [
-            (None, Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: None }),
-            (Some(7), Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: Some(7) }),
-            (Some(BUSY_COST), Some(HIGHEST_COST), Mark::Busy { cost: HIGHEST_COST, before: None }),
+            (None, Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: Before::Nothing }),
+            (Some(7), Some(BUSY_COST), Mark::Busy { cost: BUSY_COST, before: Before::Theirs(7) }),
+            (Some(BUSY_COST), Some(HIGHEST_COST), Mark::Busy { cost: HIGHEST_COST, before: Before::Ours }),
             (Some(BUSY_COST), None, Mark::Idle),
         ] {
             let one = PodFacts { deletion_cost: carried, ..pod("a") };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::api::{FIELD_MANAGER, REPLICAS_MANAGER};
 use crate::reaper::owner::ResolvedTarget;
+use crate::reaper::owner::target::first_ordinal;
+use crate::scaling::pods::is_ours;
 
 /// The annotation by which the `ReplicaSet` controller chooses among pods that are ready and equal otherwise: the
 /// lowest cost goes first. Source: kubernetes `pkg/controller/controller_utils.go` (`ActivePodsWithRanks`).
@@ -43,6 +45,8 @@ pub enum Outcome {
     Late,
     /// Its pods are being replaced: pods of the old kind go by their own rules. Try again later.
     RollingOut,
+    /// Its pods begin with another number than was read: read it anew.
+    Renumbered,
 }
 
 /// Why a target could not be scaled.
@@ -101,7 +105,7 @@ impl ScaleError {
 }
 
 /// Writes the replicas of a target that was last seen with `from`. `careful`: not while a Deployment's pods are being
-/// replaced. `may` is asked right before the write.
+/// replaced, nor where a `StatefulSet`'s begin with another number. `may` is asked right before the write.
 pub async fn set_replicas(
     client: &Client,
     target: &ResolvedTarget,
@@ -119,8 +123,12 @@ pub async fn set_replicas(
         if uid != target.uid || replicas != from {
             return Ok(Outcome::Moved { uid, replicas });
         }
-        if careful && target.kind == "Deployment" && target.is_apps() && is_rolling_out(client, target).await? {
-            return Ok(Outcome::RollingOut);
+        if careful && target.is_apps() {
+            match &*target.kind {
+                "Deployment" if is_rolling_out(client, target).await? => return Ok(Outcome::RollingOut),
+                "StatefulSet" if is_renumbered(client, target).await? => return Ok(Outcome::Renumbered),
+                _ => {}
+            }
         }
         if !may() {
             return Ok(Outcome::Late);
@@ -149,6 +157,16 @@ async fn is_rolling_out(client: &Client, target: &ResolvedTarget) -> Result<bool
     }
 }
 
+/// Without the right to read it whole, its pods were taken to begin with 0 all along.
+async fn is_renumbered(client: &Client, target: &ResolvedTarget) -> Result<bool, ScaleError> {
+    let api: Api<StatefulSet> = Api::namespaced(client.clone(), &target.namespace);
+    match api.get(&target.name).await {
+        Ok(set) => Ok(first_ordinal(&set) != target.first_ordinal),
+        Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
+        Err(error) => Err(refused(&error, target, "get")),
+    }
+}
+
 /// Whether a Deployment's pods are being replaced by newer ones, or are about to be.
 #[must_use]
 pub fn rolling_out(deployment: &Deployment) -> bool {
@@ -164,14 +182,25 @@ pub enum Mark {
     Busy {
         /// Which.
         cost: i32,
-        /// Somebody else's, which is kept to be given back.
-        before: Option<i32>,
+        /// What it carries.
+        before: Before,
     },
     /// Ours goes, and what somebody else gave it comes back.
     Idle,
 }
 
-/// Marks pods, by their names. A pod that is gone is passed over.
+/// The deletion cost of a pod before it gets ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// One of ours: what was kept stays.
+    Ours,
+    /// None: there is nothing to be given back.
+    Nothing,
+    /// Somebody else's, which is kept to be given back.
+    Theirs(i32),
+}
+
+/// Marks pods, by their names. A pod that is gone is passed over, and one that changed meanwhile left to the next round.
 pub async fn mark(client: &Client, namespace: &str, marks: BTreeMap<Arc<str>, Mark>) -> Result<(), ScaleError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let marks = marks.into_iter().map(move |(pod, mark)| {
@@ -182,7 +211,7 @@ pub async fn mark(client: &Client, namespace: &str, marks: BTreeMap<Arc<str>, Ma
     while let Some(result) = marked.next().await {
         match result {
             Ok(()) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(kube::Error::Api(status)) if status.code == 403 => {
                 return Err(ScaleError::Forbidden { verbs: "patch", resource: "pods".into(), group: String::new() });
             }
@@ -194,19 +223,28 @@ pub async fn mark(client: &Client, namespace: &str, marks: BTreeMap<Arc<str>, Ma
 
 async fn set_cost(api: &Api<Pod>, pod: &str, mark: Mark) -> Result<(), kube::Error> {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    let annotations = match mark {
-        Mark::Busy { cost, before: None } => json!({DELETION_COST: cost.to_string()}),
-        Mark::Busy { cost, before: Some(before) } => {
-            json!({DELETION_COST: cost.to_string(), COST_BEFORE: before.to_string()})
+    let body = match mark {
+        Mark::Busy { cost, before } => {
+            let mut annotations = json!({DELETION_COST: cost.to_string()});
+            match before {
+                Before::Ours => {}
+                Before::Nothing => annotations[COST_BEFORE] = Value::Null,
+                Before::Theirs(before) => annotations[COST_BEFORE] = before.to_string().into(),
+            }
+            json!({"metadata": {"annotations": annotations}})
         }
         Mark::Idle => {
-            // A patch that changes nothing is a read, for which no further right is needed.
+            // A patch that changes nothing is a read, for which no further right is needed; webhooks see it all the same.
             let found = api.patch_metadata(pod, &params, &Patch::Merge(json!({}))).await?;
-            let before = found.metadata.annotations.as_ref().and_then(|all| all.get(COST_BEFORE));
-            json!({DELETION_COST: before, COST_BEFORE: Value::Null})
+            let of = |name| found.metadata.annotations.as_ref().and_then(|all| all.get(name));
+            let mut annotations = json!({COST_BEFORE: Value::Null});
+            if of(DELETION_COST).and_then(|cost| cost.parse().ok()).is_some_and(is_ours) {
+                annotations[DELETION_COST] = json!(of(COST_BEFORE));
+            }
+            let version = &found.metadata.resource_version;
+            json!({"metadata": {"resourceVersion": version, "annotations": annotations}})
         }
     };
-    let body = json!({"metadata": {"annotations": annotations}});
     api.patch_metadata(pod, &params, &Patch::Merge(&body)).await.map(|_| ())
 }
 

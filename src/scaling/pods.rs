@@ -60,7 +60,7 @@ impl PodFacts {
     /// Whether its deletion cost is exactly one of those that we give.
     #[must_use]
     pub fn carries_ours(&self) -> bool {
-        matches!(self.deletion_cost, Some(BUSY_COST | HIGHEST_COST))
+        self.deletion_cost.is_some_and(is_ours)
     }
 
     /// The number at the end of its name, as a `StatefulSet` gives it.
@@ -68,6 +68,12 @@ impl PodFacts {
     pub fn ordinal(&self) -> Option<i32> {
         self.name.rsplit_once('-')?.1.parse().ok()
     }
+}
+
+/// Whether this is exactly one of the deletion costs that we give.
+#[must_use]
+pub fn is_ours(cost: i32) -> bool {
+    matches!(cost, BUSY_COST | HIGHEST_COST)
 }
 
 /// Pods that the target counts among its replicas.

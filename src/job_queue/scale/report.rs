@@ -39,6 +39,7 @@ impl Scaler {
             last_scale_time: self.last_scale,
         })
     }
+
     /// That rivals may be there which we may not see.
     fn unlisted(&self) -> Option<String> {
         let rules = self.claim.as_ref()?.missing_rules();

@@ -18,8 +18,6 @@ pub struct Backlog {
     /// When the first entry of `scheduled` and `retry` is due, of whichever job type, by Redis's clock; 0 for one that
     /// was due ever since.
     pub first_due: Option<EpochSeconds>,
-    /// Keys of a wrong type; they hold nothing back.
-    pub spoiled: Vec<String>,
 }
 
 impl GocraftWork {
@@ -36,10 +34,10 @@ impl GocraftWork {
 /// Reads the result of one run.
 pub fn parse_backlog(value: Value) -> Result<Backlog, Failure> {
     let reply = Reply::new("backlog", value);
-    let shape = reply.unexpected("lists, scores and spoiled keys");
+    let shape = reply.unexpected("lists and scores");
     let parts: Vec<Reply> = reply.parts()?.collect();
-    let [lists, scores, spoiled] = <[Reply; 3]>::try_from(parts).map_err(|_| shape)?;
-    let mut backlog = Backlog { spoiled: spoiled.texts()?, ..Backlog::default() };
+    let [lists, scores] = <[Reply; 2]>::try_from(parts).map_err(|_| shape)?;
+    let mut backlog = Backlog::default();
     for list in lists.parts()? {
         backlog.waiting |= list.count()? > 0;
     }
@@ -72,10 +70,9 @@ mod tests {
             (vec![], [text("inf"), Value::Nil], false, None),
         ] {
             let lists = list(lists.into_iter().map(Value::Int).collect());
-            let value = list(vec![lists, list(scores.into()), list(vec![text("work:retry")])]);
+            let value = list(vec![lists, list(scores.into())]);
             let backlog = parse_backlog(value).unwrap();
             assert_eq!((backlog.waiting, backlog.first_due), (waiting, first_due.map(EpochSeconds)));
-            assert_eq!(backlog.spoiled, ["work:retry"]);
         }
         assert!(parse_backlog(list(vec![])).is_err());
     }

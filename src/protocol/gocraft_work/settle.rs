@@ -99,8 +99,9 @@ impl GocraftWork {
         for pool in dead {
             args.extend([pool.id.to_bytes(), pool.judged.to_arg(), pool.detail.to_string().into()]);
         }
-        for pool in covered {
-            args.extend([pool.id.to_bytes(), pool.stranded.to_string().into()]);
+        args.extend(covered.iter().map(|pool| pool.id.to_bytes()));
+        for (number, pool) in (1..).zip(covered).filter(|(_, pool)| pool.stranded > 0) {
+            args.extend([number.to_string().into(), pool.stranded.to_string().into()]);
         }
         Call::script(&scripts::SETTLE, all, args)
     }

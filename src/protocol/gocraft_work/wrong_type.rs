@@ -11,13 +11,11 @@ const SAID: usize = 3;
 /// it is, where it is one of a job type's. Source: gocraft/work v0.5.1 `redis.go`.
 #[must_use]
 pub fn expected(job_type: Option<&JobTypeName>, key: &str) -> Option<&'static str> {
+    /// What follows `jobs:<job type>`; its own list is all that is followed by nothing.
     const JOB: [(&str, &str); 4] =
-        [("", "a list"), (":lock", "a string"), (":lock_info", "a hash"), (":max_concurrency", "a string")];
-    const OTHER: [(&str, &str); 15] = [
-        (":inprogress", "a list"),
-        (":lock", "a string"),
-        (":lock_info", "a hash"),
-        (":max_concurrency", "a string"),
+        [(":inprogress", "a list"), (":lock", "a string"), (":lock_info", "a hash"), (":max_concurrency", "a string")];
+    /// Keys of a namespace, whole.
+    const OTHER: [(&str, &str); 11] = [
         ("scheduled", "a sorted set"),
         ("retry", "a sorted set"),
         ("worker_pools", "a set"),
@@ -30,10 +28,20 @@ pub fn expected(job_type: Option<&JobTypeName>, key: &str) -> Option<&'static st
         ("poolkeeper:fences", "a hash"),
         ("poolkeeper:claims", "a hash"),
     ];
-    let of_job = job_type.and_then(|name| {
-        JOB.iter().find(|(rest, _)| key.strip_suffix(rest).is_some_and(|key| key.ends_with(&format!("jobs:{name}"))))
-    });
-    of_job.or_else(|| OTHER.iter().find(|(rest, _)| key.ends_with(rest))).map(|(_, expected)| *expected)
+    let told = |table: &[(&str, &'static str)], rest: &str| {
+        table.iter().find(|(end, _)| rest.ends_with(end)).map(|(_, expected)| *expected)
+    };
+    let is_list = |name: &JobTypeName| key == format!("jobs:{name}") || key.ends_with(&format!(":jobs:{name}"));
+    if job_type.is_some_and(is_list) {
+        return Some("a list");
+    }
+    if let Some((before, rest)) = key.split_once("jobs:")
+        && (before.is_empty() || before.ends_with(':'))
+    {
+        return told(&JOB, rest).or(Some("a list"));
+    }
+    let whole = |(name, _): &&(&str, &str)| key == *name || key.ends_with(&format!(":{name}"));
+    OTHER.iter().find(whole).map(|(_, expected)| *expected)
 }
 
 /// What is wrong with a key, and what to do.
@@ -79,6 +87,12 @@ mod tests {
             (Some("a:lock"), "work:jobs:a:lock", Some("a list")),
             (Some("retry"), "work:jobs:retry", Some("a list")),
             (None, "work:jobs:a:lock", Some("a string")),
+            (None, "work:jobs:a", Some("a list")),
+            (None, "work:jobs:email_retry", Some("a list")),
+            (None, "jobs:a:pool:inprogress", Some("a list")),
+            (None, "retry", Some("a sorted set")),
+            (None, "work:known_jobs", Some("a set")),
+            (None, "work:email_retry", None),
             (None, "work:retry", Some("a sorted set")),
             (None, "work:scheduled", Some("a sorted set")),
             (None, "work:worker_pools", Some("a set")),

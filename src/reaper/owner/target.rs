@@ -170,13 +170,20 @@ async fn stateful_set(
     }
 }
 
+/// The number of its first pod: `spec.ordinals.start`.
+#[must_use]
+pub fn first_ordinal(set: &StatefulSet) -> i32 {
+    set.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0)
+}
+
 fn of_stateful_set(set: StatefulSet) -> Told {
+    let first_ordinal = first_ordinal(&set);
     let spec = set.spec;
     Told {
         uid: set.metadata.uid,
         replicas: spec.replicas.unwrap_or(1),
         selector: Selector::try_from(spec.selector).ok().map(|selector| selector.to_string()),
-        first_ordinal: spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
+        first_ordinal,
     }
 }
 

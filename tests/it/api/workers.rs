@@ -135,7 +135,8 @@ async fn a_deployment_that_somebody_changed_or_deleted_is_made_right() {
         .await;
     let uid = deployments.get("mail").await.unwrap().uid();
     deployments.delete("mail", &DeleteParams::background()).await.unwrap();
-    wait_for("another Deployment", Duration::from_secs(15), || async {
+    // Whatever changes it again and again is answered later each time, after 1, 2, 4 s and so on.
+    wait_for("another Deployment", Duration::from_secs(40), || async {
         let found = deployments.get_opt("mail").await.ok()??;
         (found.uid() != uid).then_some(())
     })

@@ -95,17 +95,12 @@ async fn keys_of_a_wrong_type_hold_nothing_back() {
         fixture.line::<()>(&format!("SET {key} x")).await;
     }
     let (mut watching, first) = watching(&fixture, &["a", "b"]).await;
-    let mut spoiled = vec!["work:jobs:a", "work:scheduled", "work:retry"];
     assert_eq!((first.waiting, first.first_due), (false, None));
-    assert_eq!(first.spoiled, spoiled);
     fixture.line::<()>("LPUSH work:jobs:b x").await;
-    let seen = next(&mut watching).await;
-    assert!(seen.waiting);
-    assert_eq!(seen.spoiled, spoiled);
+    assert!(next(&mut watching).await.waiting);
     for command in ["DEL work:jobs:a", "DEL work:scheduled", "DEL work:retry"] {
         fixture.line::<()>(command).await;
-        spoiled.remove(0);
-        assert_eq!(next(&mut watching).await.spoiled, spoiled);
+        assert!(next(&mut watching).await.waiting);
     }
     let before = fixture.dump().await;
     fixture.line::<()>("ZADD work:retry 5 y").await;

@@ -173,6 +173,24 @@ async fn stranded_entries_hold_no_lock() {
 }
 
 #[tokio::test]
+async fn stranded_entries_are_those_of_the_pool_that_is_named_beside_others() {
+    let mut fixture = Fixture::new().await;
+    for (pool, entries) in
+        [("D", &["1"][..]), ("E", &["2", "3"]), ("L", &["4"]), ("M", &["5", "6", "7"]), ("N", &["8", "9"])]
+    {
+        fixture.running("a", pool, entries).await;
+    }
+    fixture.locks("a", 9, &[("D", 1), ("E", 2), ("L", 1), ("M", 3), ("N", 2)]).await;
+    fixture.beat("D", 1, "a").await;
+    let mut pools = living(&["L", "M", "N"]);
+    (pools[1].stranded, pools[2].stranded) = (2, 1);
+    let ended = [silent("D", 1), DeadPool::certain("E".into())];
+    let report = done(fixture.work.settle(&job_type("a"), &ended, &pools, 500).await.unwrap());
+    assert_eq!((report.moved, report.repaired, fixture.lock("a").await), (3, 2, Some(3)));
+    assert_eq!(fixture.info("a").await, [("L".to_owned(), 1), ("M".to_owned(), 1), ("N".to_owned(), 1)].into());
+}
+
+#[tokio::test]
 async fn works_when_redis_is_out_of_memory() {
     let mut fixture = c03().await;
     fixture.work.fence(poolkeeper::protocol::gocraft_work::FenceOp::Advance).await.unwrap();

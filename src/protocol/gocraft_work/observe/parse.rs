@@ -175,17 +175,19 @@ fn parse_type(plan: &Plan, reply: Reply) -> Result<JobTypeSeen, Failure> {
 pub(super) fn needed<'a>(observation: &Observation, named: impl Iterator<Item = &'a JobTypeName>) -> Plan {
     let mut plan = Plan { pools: observation.pools.keys().cloned().collect(), ..Plan::default() };
     plan.job_types.extend(named.cloned());
+    let mut lists = BTreeSet::new();
     for (pool, seen) in &observation.pools {
         for name in seen.heartbeat.iter().flat_map(|beat| &beat.job_names) {
             plan.job_types.insert(name.clone());
-            plan.lists.insert((name.clone(), pool.clone()));
+            lists.insert((name.clone(), pool.clone()));
         }
     }
     for (name, seen) in &observation.job_types {
         plan.job_types.insert(name.clone());
         for pool in seen.lock_info.keys().chain(seen.in_progress.keys()) {
-            plan.lists.insert((name.clone(), pool.clone()));
+            lists.insert((name.clone(), pool.clone()));
         }
     }
+    plan.lists = lists.into_iter().collect();
     plan
 }

@@ -16,7 +16,7 @@ use crate::support::redis::{RedisServer, line, run};
 const SLOW_TO_LOAD: [&str; 6] =
     ["--rdbcompression", "no", "--loading-process-events-interval-bytes", "1024", "--key-load-delay", "100000"];
 /// Keys; the test ends the loading long before they are through.
-const KEYS: usize = 1000;
+const KEYS: usize = 2000;
 
 impl Stage {
     /// A line of Redis's own protocol: a client library would say hello first, which a server that loads refuses.
