@@ -94,7 +94,7 @@ async fn what_the_server_can_check_it_refuses_with_a_sentence() {
         ("a target with spaces", target_with("name", "mail worker"), "name must be the name of an object"),
         ("a target with a path for a name", target_with("name", "w/scale"), "name must be the name of an object"),
         ("a target with an empty label", target_with("name", "a..b"), "name must be the name of an object"),
-        ("a target of a long name", target_with("name", &"a".repeat(254)), "may not be more than 253"),
+        ("a target of a long name", target_with("name", &"a".repeat(254)), "scaleTargetRef.name: Too long"),
         ("a target of no possible kind", target_with("kind", "apps/Deployment"), "such as Deployment"),
         ("a target of a kind in two words", target_with("kind", "Stateful Set"), "such as Deployment"),
         ("a target of three parts", target_with("apiVersion", "apps/v1/beta"), "such as apps/v1"),
